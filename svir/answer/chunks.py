@@ -1,0 +1,237 @@
+"""One payload -> one `Chunk`: the typed decoder first, and where it refuses, a tolerant path for that chunk alone.
+
+Real servers send what msgspec refuses: a lone half of a surrogate pair, `NaN`, a wrong type in a known field,
+bytes that are not UTF-8. The tolerant path reads such a chunk with the standard library, keeps what fits the
+types and names what it mended, so that one odd field never costs an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+DONE = b"[DONE]"
+
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Function(Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class CallPiece(Struct, gc=False):
+    index: int | None = None
+    id: str | None = None
+    function: Function | None = None
+
+
+class Delta(Struct, gc=False):
+    content: str | list[Any] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[Any] | None = None
+    refusal: str | None = None
+    tool_calls: list[CallPiece] | None = None
+    function_call: Function | None = None
+
+
+class PromptDetails(Struct, gc=False):
+    cached_tokens: Count | None = None
+
+
+class CompletionDetails(Struct, gc=False):
+    reasoning_tokens: Count | None = None
+
+
+class UsageField(Struct, gc=False):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    total_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: CompletionDetails | None = None
+
+
+class Choice(Struct, gc=False):
+    delta: Delta | None = None
+    finish_reason: str | None = None
+    index: int | None = None
+    message: Delta | None = None
+    logprobs: dict[str, Any] | None = None
+    content_filter_results: Raw | None = None
+    content_filter_offsets: Any = None
+    usage: UsageField | None = None
+    matched_stop: Any = None
+
+
+class PromptProgress(Struct, gc=False):
+    processed: Count = 0
+    total: Count = 0
+
+
+class GroqField(Struct, gc=False):
+    usage: UsageField | None = None
+
+
+class Chunk(Struct, gc=False):
+    """The fields of a chunk that svir uses; all others are skipped."""
+
+    choices: list[Choice] | None = None
+    id: str | None = None
+    model: str | None = None
+    usage: UsageField | None = None
+    error: Any = None
+    timings: Any = None
+    prompt_filter_results: Any = None
+    prompt_annotations: Any = None
+    prompt_progress: PromptProgress | None = None
+    x_groq: GroqField | None = None
+
+
+decode: Callable[[bytes], Chunk] = msgspec.json.Decoder(Chunk).decode
+
+
+class Unreadable(ValueError):
+    """A payload that is no JSON object: `text` is what it holds; `broken`: it began like one, or is another value."""
+
+    def __init__(self, text: str, *, broken: bool) -> None:
+        super().__init__(text)
+        self.text = text
+        self.broken = broken
+
+
+def plain(payload: bytes, note: Callable[[str], None], /) -> Any:
+    """A payload as plain data, read with every known tolerance; each one used is given to `note`.
+
+    Raises:
+        Unreadable: the payload is no JSON.
+    """
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        note("invalid UTF-8")
+        text = payload.decode(errors="replace")
+    try:
+        data = json.loads(text, strict=False, parse_constant=lambda name: note("NaN or Infinity"))
+        return _scrub(data, note) if "\\u" in text else data
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(text, broken=text.lstrip()[:1] in ("{", "[")) from error
+
+
+def tolerant(payload: bytes, note: Callable[[str], None], /) -> Chunk:
+    """A chunk from a payload that the typed decoder refused.
+
+    Its streamed strings may still hold halves of surrogate pairs: see `Surrogates`.
+
+    Raises:
+        Unreadable: the payload is no JSON object.
+    """
+    data = plain(payload, note)
+    if isinstance(data, str):
+        raise Unreadable(data, broken=False)
+    if not isinstance(data, dict):
+        raise Unreadable(json.dumps(data), broken=True)
+    chunk: Chunk = _fit(data, Chunk, "", note)
+    return chunk
+
+
+def _fit(value: Any, kind: Any, path: str, note: Callable[[str], None]) -> Any:
+    """`value` as `kind`; the parts that do not fit are converted or left out, each under its path.
+
+    A struct is fitted field by field, a list item by item. "3" and 3.0 are counts.
+    """
+    if kind is Any or value is None:
+        return value
+    options = [option for option in (get_args(kind) or (kind,)) if option is not NoneType]
+    for option in options:
+        if option is Raw:
+            return Raw(json.dumps(value).encode())
+        if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
+            hints = get_type_hints(option, include_extras=True)
+            known = {name: value[name] for name in hints if name in value}
+            return option(**{name: _fit(v, hints[name], f"{path}.{name}", note) for name, v in known.items()})
+        if isinstance(value, list) and get_origin(option) is list:
+            return _fit_items(value, get_args(option)[0], path, note)
+        if _converts(value, option, strict=True):
+            return value
+    note(f"{path.lstrip('.')} of a wrong type")
+    lax = [option for option in options if _converts(value, option, strict=False)]
+    return msgspec.convert(value, lax[0], strict=False) if lax else None
+
+
+def _fit_items(values: list[Any], kind: Any, path: str, note: Callable[[str], None]) -> list[Any]:
+    if kind is Any:
+        return values
+    fitted = [_fit(value, kind, f"{path}[{n}]", note) for n, value in enumerate(values)]
+    for n, value in enumerate(values):
+        if value is None:
+            note(f"{path.lstrip('.')}[{n}] of a wrong type")
+    return [item for item in fitted if item is not None]
+
+
+def _converts(value: Any, kind: Any, *, strict: bool) -> bool:
+    try:
+        msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+_STREAMED = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments"})
+
+
+def _scrub(data: Any, note: Callable[[str], None], name: str = "") -> Any:
+    """Halves of surrogate pairs become U+FFFD, but for the strings that the next chunk may continue."""
+    if isinstance(data, dict):
+        return {_scrub(key, note): _scrub(value, note, key) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_scrub(value, note) for value in data]
+    if isinstance(data, str) and name not in _STREAMED and _HALF.search(data):
+        note("lone surrogate")
+        return _HALF.sub("\ufffd", data)
+    return data
+
+
+class Surrogates:
+    """Joins the halves of a pair that two chunks hold; a half that stays alone becomes U+FFFD."""
+
+    def __init__(self) -> None:
+        self._high: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._high)
+
+    def mend(self, chunk: Chunk, note: Callable[[str], None], /) -> None:
+        """Makes the streamed strings of a chunk encodable; a high half at an end waits for its low half."""
+        for choice in chunk.choices or ():
+            for delta in filter(None, (choice.delta, choice.message)):
+                for name in ("content", "reasoning_content", "reasoning", "refusal"):
+                    setattr(delta, name, self._mend(name, getattr(delta, name), note))
+                for piece in delta.tool_calls or ():
+                    if piece.function is not None:
+                        key = f"arguments {piece.index}"
+                        piece.function.arguments = self._mend(key, piece.function.arguments, note)
+
+    def rest(self) -> bool:
+        """Whether a half is still alone, now that the stream is over; it stands for U+FFFD in the text."""
+        return "content" in self._high
+
+    def _mend(self, key: str, text: Any, note: Callable[[str], None]) -> Any:
+        if not isinstance(text, str) or not text:
+            return text
+        text = self._high.pop(key, "") + text
+        if _HALF.search(text):
+            note("lone surrogate")
+            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+            if "\ud800" <= text[-1] <= "\udbff":
+                self._high[key] = text[-1]
+                text = text[:-1]
+        return _HALF.sub("\ufffd", text)

@@ -1,0 +1,232 @@
+"""The answer so far: what the chunks brought, how it ended, and what was repaired.
+
+State that outlives a failure lives here: whatever breaks the stream, `Draft.completion` is what came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from msgspec import structs
+
+from ..errors import ProtocolError, TruncatedError, clip
+from ..events import (
+    Completion,
+    Event,
+    FilterReport,
+    Metrics,
+    Reasoning,
+    Text,
+    ToolCall,
+    Usage,
+    verdict_blocks,
+)
+from .calls import Calls
+from .chunks import UsageField
+
+# After these the model did not finish what it wrote: no call may run, even one whose arguments parse (SGLang
+# closes the brackets of arguments that `length` cut).
+_CUT = ("length", "content_filter", "abort")
+_RUNNABLE = ("stop", "tool_calls")
+_ALIASES = {
+    "eos": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "function_call": "tool_calls",
+    "tool_use": "tool_calls",
+    "tool_call": "tool_calls",
+}
+
+
+class Draft:
+    """One answer as it grows.
+
+    Args:
+        strict: raise `ProtocolError` for a breach of the protocol instead of listing it.
+        max_calls: how many tool calls it may hold.
+        clock: monotonic seconds.
+        started: when the request began on that clock.
+        transport: gives what the connection knows of the call, for `Completion.metrics`.
+        repairs: what was already repaired before the answer came.
+    """
+
+    def __init__(
+        self,
+        *,
+        strict: bool,
+        max_calls: int,
+        clock: Callable[[], float],
+        started: float,
+        transport: Callable[[], Metrics],
+        repairs: Iterable[str],
+    ) -> None:
+        self.events = self.keepalives = self.chunks = 0
+        self.id = self.model = self.carrier = ""
+        self.refusals: list[str] = []
+        self.details: list[Any] = []
+        self.logprobs: list[Any] = []
+        self.reports: list[FilterReport] = []
+        self.calls = Calls(self.note, max_calls)
+        self.finish_reason: str | None = None
+        self.usage: Usage | None = None
+        self.timings: dict[str, Any] | None = None
+        self.matched_stop: Any = None
+        self.annotated = self.blocked = self.complete = False
+        self._strict = strict
+        self._clock = clock
+        self._transport = transport
+        self._repairs = dict.fromkeys(repairs, "")
+        self._started = started
+        self.shown = 0
+        self._first_shown: float | None = None
+        self._last_shown = self._started
+        self._texts: list[str] = []
+        self._reasonings: list[str] = []
+        self._finished: tuple[ToolCall, ...] | None = None
+
+    @property
+    def completion(self) -> Completion:
+        """The answer so far."""
+        runs = self.complete and self.finish_reason in _RUNNABLE and not self.blocked
+        calls = self.calls.so_far() if self._finished is None else self._finished
+        first = self._first_shown
+        return Completion(
+            id=self.id,
+            model=self.model,
+            text="".join(self._texts),
+            reasoning="".join(self._reasonings),
+            refusal="".join(self.refusals),
+            tool_calls=calls if runs else (),
+            unfinished_calls=() if runs else calls,
+            finish_reason=self.finish_reason,
+            usage=self.usage,
+            speed=self._speed(),
+            timings=self.timings,
+            logprobs=tuple(self.logprobs),
+            filter_reports=tuple(self.reports),
+            blocked=self.blocked,
+            matched_stop=self.matched_stop,
+            complete=self.complete,
+            repairs=tuple(kind + where for kind, where in self._repairs.items()),
+            metrics=structs.replace(
+                self._transport(),
+                first_token=None if first is None else first - self._started,
+                events=self.events,
+                keepalives=self.keepalives,
+            ),
+            reasoning_carrier=self.carrier,
+            reasoning_details=tuple(self.details),
+        )
+
+    def note(self, kind: str, *, here: bool = True) -> None:
+        """Lists a repair once, with the event at which it was first needed."""
+        where = f" at event {self.events}" if here else ""
+        if self._strict:
+            raise ProtocolError(f"expected what the protocol allows, got: {kind}{where}")
+        self._repairs.setdefault(kind, where)
+
+    def said(self, text: str) -> Text:
+        self._texts.append(text)
+        return Text(text)
+
+    def reasoned(self, text: str, carrier: str) -> Reasoning:
+        self.carrier = self.carrier or carrier
+        self._reasonings.append(text)
+        return Reasoning(text)
+
+    def tick(self) -> None:
+        self._last_shown = self._clock()
+        self.shown += 1
+        if self._first_shown is None:
+            self._first_shown = self._last_shown
+
+    def _speed(self) -> float | None:
+        """Pieces per second from the first to the last: under two, or 50 ms, there is no honest rate."""
+        window = self._last_shown - (self._first_shown or self._last_shown)
+        return (self.shown - 1) / window if self.shown > 1 and window >= 0.05 else None
+
+    def report(self, source: str, results: Any, offsets: Any) -> FilterReport:
+        blocks = verdict_blocks(results)
+        self.blocked = self.blocked or (blocks and source == "answer")
+        report = FilterReport(source, results, offsets if isinstance(offsets, dict) else None, blocks)
+        self.reports.append(report)
+        return report
+
+    def count(self, field: UsageField | None) -> None:
+        """The last usage that is not empty wins: some servers send it with every chunk, growing."""
+        if field is None:
+            return
+        prompt, completion = field.prompt_tokens_details, field.completion_tokens_details
+        thought = completion.reasoning_tokens if completion is not None else None
+        usage = Usage(
+            field.prompt_tokens,
+            field.completion_tokens,
+            field.total_tokens,
+            prompt.cached_tokens if prompt is not None else None,
+            field.reasoning_tokens if thought is None else thought,
+        )
+        if usage != Usage():
+            self.usage = usage
+
+    def finish_with(self, word: str) -> None:
+        """Two finish reasons: the more specific wins, `tool_calls` over `stop`, those that cut over all."""
+        reason = _ALIASES.get(word.lower(), word.lower() if word.lower() in (*_CUT, *_RUNNABLE) else word)
+        if reason != word:
+            self.note(f"finish reason {clip(word, 40)} read as {reason}")
+        self.blocked = self.blocked or reason == "content_filter"
+        if self.finish_reason is None:
+            self.finish_reason = reason
+        elif reason != self.finish_reason:
+            self.note(f"two finish reasons: {clip(self.finish_reason, 40)}, {clip(reason, 40)}")
+            self.finish_reason = max(self.finish_reason, reason, key=_weight)
+
+    def close(self, done: bool, framed: bool) -> Iterator[Event]:
+        """The stream is over: the calls that may run, the usage, the completion.
+
+        Args:
+            done: whether `[DONE]` came.
+            framed: whether the body ended as the HTTP framing announced.
+        """
+        self._judge(done, framed)
+        if self.finish_reason in _RUNNABLE and not self.blocked:
+            self._finished = self.calls.finish()
+            if self.finish_reason == "tool_calls" and not self._finished:
+                raise ProtocolError("expected a tool call, got the finish reason tool_calls without one")
+        self.complete = True
+        yield from self._finished or ()
+        if self.usage is not None:
+            yield self.usage
+        yield self.completion
+
+    def _judge(self, done: bool, framed: bool) -> None:
+        """Whether the end of the stream is the end of the answer.
+
+        `[DONE]` says that the server means it, a finish reason that the model did; with both nothing is left to
+        ask. Cerebras, Perplexity, transformers serve and others never send `[DONE]`, Snowflake no finish reason.
+        """
+        held = len(self.calls)
+        if self.finish_reason is None and not done:
+            raise TruncatedError(
+                f"expected a finish reason and [DONE], got the end of the stream after event {self.events}"
+            )
+        if self.finish_reason is None:
+            if held:
+                raise TruncatedError(f"expected a finish reason for {held} tool calls, got [DONE] without one")
+            self._lack("no finish reason")
+        elif not done and framed:
+            self._lack("no [DONE]")
+        elif not done:
+            if held or self.annotated:
+                raise TruncatedError("expected [DONE] behind tool calls or filter verdicts, got a body that stopped")
+            self._lack("no [DONE] and an unframed end")
+
+    def _lack(self, kind: str) -> None:
+        if self._strict:
+            raise TruncatedError(f"expected a finish reason and [DONE], got {kind}")
+        self.note(kind, here=False)
+
+
+def _weight(reason: str) -> int:
+    return 3 if reason in _CUT else {"stop": 0, "tool_calls": 2}.get(reason, 1)

@@ -1,0 +1,64 @@
+"""The list of models, in whatever shape a server gives it, and what its names and fields tell."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..errors import ProtocolError, clip
+from ..events import Model
+from . import chunks
+
+# There is no standard field for what a model is for. `mode` is LiteLLM's.
+_NO_CHAT = re.compile(
+    r"embed|rerank|\bbge\b|\bclip\b|whisper|\btts|\basr\b|speech|audio|image|flux|sdxl|diffusion|moderation",
+    re.IGNORECASE,
+)
+_CONTEXT = ("max_model_len", "context_length", "context_window", "max_context_length", "max_input_tokens")
+
+
+def listed(document: bytes, /) -> list[Model]:
+    """The models of a `GET /v1/models` answer, in the server's order; an empty body is an empty list (mlx-lm).
+
+    Raises:
+        ProtocolError: it is no list of models.
+    """
+    if not document.strip():
+        return []
+    try:
+        data = chunks.plain(document, lambda kind: None)
+    except chunks.Unreadable as error:
+        raise ProtocolError(f"expected a list of models, got {clip(error.text)!r}") from error
+    entries = data if isinstance(data, list) else _entries(data)
+    if not isinstance(entries, list):
+        raise ProtocolError(f"expected a list of models, got {clip(document.decode(errors='replace'))!r}")
+    return [_model(entry) for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+
+
+def _entries(data: Any) -> Any:
+    return data.get("data") if isinstance(data, dict) else None
+
+
+def _model(entry: dict[str, Any]) -> Model:
+    name = entry.get("name")
+    mode = entry.get("mode")
+    return Model(
+        id=entry["id"],
+        name=name if isinstance(name, str) and name else entry["id"],
+        chat=mode == "chat" if isinstance(mode, str) else not _NO_CHAT.search(entry["id"]),
+        context=_context(entry),
+        inputs=_inputs(entry),
+    )
+
+
+def _context(entry: dict[str, Any]) -> int | None:
+    meta = entry.get("meta")
+    numbers = [entry.get(name) for name in _CONTEXT]
+    numbers.append(meta.get("n_ctx") if isinstance(meta, dict) else None)
+    return next((number for number in numbers if type(number) is int and number > 0), None)
+
+
+def _inputs(entry: dict[str, Any]) -> tuple[str, ...]:
+    architecture = entry.get("architecture")
+    kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
+    return tuple(kind for kind in kinds if isinstance(kind, str)) if isinstance(kinds, list) else ()

@@ -1,0 +1,268 @@
+"""Every exception that svir raises, and what a status number or an error object means.
+
+The class says who is at fault: the caller (`RequestError`, `SourceError`), the network (`ConnectError`,
+`TimedOut`), the server (`StatusError`, `StreamError`) or the answer (`OutputError`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from .events import Completion
+
+Phase = Literal["connect", "send", "first", "idle", "progress", "total"]
+
+
+def clip(text: str, limit: int = 200) -> str:
+    """Foreign text for an error message: one line, at most `limit` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Bounds on what an answer may cost; a breach raises `TooLargeError`.
+
+    Args:
+        event: bytes of one SSE event. An image in an answer is tens of MiB of base64.
+        tool_calls: tool calls in one answer.
+        error_body: bytes read of the body of an error status; the rest is not waited for.
+        error_wait: seconds that the body of an error status may take.
+        document: bytes of an answer that is no stream (`stream=False`, the list of models).
+    """
+
+    event: int = 64 * 2**20
+    tool_calls: int = 1024
+    error_body: int = 64 * 2**10
+    error_wait: float = 5.0
+    document: int = 64 * 2**20
+
+
+class Detail(Struct, frozen=True, kw_only=True):
+    """What a server said of a failure, whatever the shape it said it in; `None` where it said nothing."""
+
+    message: str = ""
+    code: str | int | None = None
+    type: str | None = None
+    param: str | None = None
+    status: int | None = None
+
+
+class SvirError(Exception):
+    """Whatever svir raises.
+
+    `completion` is the answer so far once a byte of it came, else `None`. `retryable`: sending the same
+    request again may help. `request_id`: the server's name for the request, "" when it gave none.
+    """
+
+    completion: Completion | None = None
+    retryable: bool = False
+    request_id: str = ""
+
+
+class RequestError(SvirError):
+    """The request is wrong as it stands; nothing was sent."""
+
+
+class SourceError(SvirError):
+    """A medium is missing, unreadable, no regular file, of an unknown type, or changed while it was sent."""
+
+
+class Cancelled(SvirError):
+    """`Cancel.cancel()` ended the call."""
+
+
+class ConnectError(SvirError):
+    """No connection: the name, the port, TLS, or the peer closed it before it answered."""
+
+    retryable = True
+
+
+class TimedOut(SvirError, TimeoutError):
+    """A time limit passed; `phase` names it."""
+
+    def __init__(self, message: str = "", /, *, phase: Phase = "total") -> None:
+        super().__init__(message)
+        self.phase = phase
+        self.retryable = phase == "connect"
+
+
+class StatusError(SvirError):
+    """The server answered with a status other than success.
+
+    `message`, `code`, `type` and `param` are the server's own; `body` is the text of its answer, clipped to
+    `Limits.error_body`; `retry_after` is in seconds, `None` when the server named no wait.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        /,
+        *,
+        status: int = 0,
+        detail: Detail = Detail(),
+        body: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = detail.message
+        self.code = detail.code
+        self.type = detail.type
+        self.param = detail.param
+        self.body = body
+        self.retry_after = retry_after
+
+
+class AuthenticationError(StatusError):
+    """401 or 403: the key is missing, wrong, or may not do this."""
+
+
+class RateLimitError(StatusError):
+    """429: too many requests; see `retry_after`."""
+
+
+class ServerError(StatusError):
+    """408, 500, 502, 503 or 504: the server or a gateway before it failed."""
+
+
+class RejectedError(StatusError):
+    """400, 404, 413 or 422: the server will not take this request."""
+
+
+class ContextOverflowError(RejectedError):
+    """The conversation does not fit the model's context, told by status, code, type or wording."""
+
+
+class ContentFilterError(RejectedError):
+    """A content filter blocked the prompt; its evaluation may be billed, so it is never sent again."""
+
+
+class NotAStreamError(StatusError):
+    """A 2xx answer that is not `text/event-stream` (or, for a whole answer, not `application/json`)."""
+
+
+class StreamError(SvirError):
+    """The answer began and broke."""
+
+
+class ServerStreamError(StreamError):
+    """The server reported a failure inside the stream: an error object or an `error` event.
+
+    `status` is the one that the error object named, else the 200 of the answer itself.
+    """
+
+    def __init__(self, message: str = "", /, *, detail: Detail = Detail()) -> None:
+        super().__init__(message)
+        self.message = detail.message
+        self.code = detail.code
+        self.type = detail.type
+        self.param = detail.param
+        self.status = detail.status or 200
+        self.retryable = detail.status in _TRANSIENT
+
+
+class StreamOverflowError(ServerStreamError, ContextOverflowError):
+    """A context overflow reported inside a stream: a `ServerStreamError` and a `ContextOverflowError`."""
+
+    def __init__(self, message: str = "", /, *, detail: Detail = Detail()) -> None:
+        ContextOverflowError.__init__(self, message, status=detail.status or 200, detail=detail)
+
+
+class TruncatedError(StreamError):
+    """The stream ended before the answer did."""
+
+
+class ProtocolError(StreamError):
+    """Bytes that no rule of the protocol allows, or that `strict=True` does not."""
+
+
+class TooLargeError(StreamError):
+    """The answer went over one of the `Limits`."""
+
+
+class OutputError(SvirError):
+    """The answer is complete but not of the type that was asked for."""
+
+
+_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+_REJECTED = frozenset({400, 404, 413, 422})
+
+# Failures with a transient status that sending again repeats: llama.cpp without a projector for the medium
+# (500), mlx-vlm when its own summary of the conversation ran out of room (502).
+_FINAL = re.compile(r"input is not supported|compaction", re.IGNORECASE)
+
+# No server agrees with another on how to say it. OpenAI and DeepSeek: a code, "maximum context length";
+# llama.cpp: a type, "exceeds the available context size", "Context size has been exceeded"; LM Studio: "greater
+# than the context length"; SGLang: "longer than the model's context length"; mlx-vlm: three wordings; Ollama:
+# "prompt too long; exceeded max context length"; Perplexity: a type; LiteLLM: its exception's name.
+_OVERFLOW_NAMES = frozenset(
+    {
+        "context_length_exceeded",
+        "context_window_exceeded",
+        "exceed_context_size_error",
+        "too_many_prompt_tokens",
+    }
+)
+_OVERFLOW_TEXT = re.compile(
+    r"""maximum\ context\ length | max\ context\ length | ContextWindowExceeded
+      | exceeds?\ the\ (available|model's)?\ ?context\ (size|budget|length|window)
+      | context\ (size|length|window)\ (has\ been\ )?exceeded
+      | (greater|longer)\ than\ the\ (model's\ )?context\ length
+      | leaves\ no\ room\ for\ compacted\ context | needs\ \d+\ context\ tokens""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def _is_overflow(detail: Detail) -> bool:
+    return bool({detail.code, detail.type} & _OVERFLOW_NAMES or _OVERFLOW_TEXT.search(detail.message))
+
+
+def _class_for(status: int, detail: Detail) -> type[StatusError]:
+    if status in (401, 403):
+        return AuthenticationError
+    if status == 429:
+        return RateLimitError
+    if status in _TRANSIENT:
+        return ServerError
+    if status not in _REJECTED:
+        return StatusError
+    if detail.code == "content_filter":
+        return ContentFilterError
+    return ContextOverflowError if _is_overflow(detail) else RejectedError
+
+
+def is_success(status: int) -> bool:
+    """Whether a status announces an answer."""
+    return 200 <= status < 300
+
+
+def is_denial(status: int) -> bool:
+    """Whether a status is about the key: some servers stall the body of such an answer."""
+    return status in (401, 403)
+
+
+def of_status(
+    status: int, reason: str, detail: Detail, *, body: str = "", retry_after: float | None = None
+) -> StatusError:
+    """The exception for an answer whose status is no success."""
+    said = clip(detail.message or body or reason, 500)
+    error = _class_for(status, detail)(
+        f"expected status 200, got {status}: {said}",
+        status=status,
+        detail=detail,
+        body=body,
+        retry_after=retry_after,
+    )
+    error.retryable = status in _TRANSIENT and not _FINAL.search(detail.message)
+    return error
+
+
+def of_event(detail: Detail, where: str) -> ServerStreamError:
+    """The exception for an error object inside a stream; `where` names the event."""
+    kind = StreamOverflowError if _is_overflow(detail) else ServerStreamError
+    said = clip(detail.message or "no message", 500)
+    return kind(f"the server reported a failure at {where}: {said}", detail=detail)

@@ -1,0 +1,264 @@
+"""Every value that a caller receives: the events of a stream, in the order of the answer, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from .errors import OutputError, clip
+
+T = TypeVar("T")
+
+
+class Progress(Struct, frozen=True, gc=False, tag="progress"):
+    """How much of the prompt the server has read.
+
+    Sent by mlx-lm (`: keepalive 3/9` comments) and by llama.cpp (`return_progress`).
+
+    Args:
+        processed: prompt tokens read so far.
+        total: prompt tokens to read; what a cache already holds may not be counted.
+    """
+
+    processed: int
+    total: int
+
+
+class Text(Struct, frozen=True, gc=False, tag="text"):
+    """A piece of the answer's text, never empty, always whole characters."""
+
+    text: str
+
+
+class Reasoning(Struct, frozen=True, gc=False, tag="reasoning"):
+    """A piece of the model's reasoning, whichever carrier brought it, never empty."""
+
+    text: str
+
+
+class Refusal(Struct, frozen=True, gc=False, tag="refusal"):
+    """A piece of the model's refusal to answer, which comes in place of text."""
+
+    text: str
+
+
+class ToolCallDelta(Struct, frozen=True, gc=False, tag="tool_call_delta"):
+    """A piece of a tool call that is still being written; nothing to execute.
+
+    Args:
+        index: the call's place by first appearance, from 0.
+        id: the call's id as far as it is known, else "".
+        name: what this piece adds to the name, mostly all of it or "".
+        arguments: what this piece adds to the arguments' JSON text.
+    """
+
+    index: int
+    id: str
+    name: str
+    arguments: str
+
+
+class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
+    """A tool call. As an event it is complete and may be executed.
+
+    Args:
+        id: the server's id for it, or one made here (`call_` and 32 hex digits) when the server gave none.
+        name: the tool's name.
+        arguments: JSON text, as the model wrote it.
+    """
+
+    id: str
+    name: str
+    arguments: str
+
+    def parse(self, type: type[T] = dict, /) -> T:  # type: ignore[assignment]
+        """The arguments as a value of `type`.
+
+        Raises:
+            OutputError: the model's JSON is broken or of another shape.
+        """
+        return _decode(self.arguments, type, f"arguments of {self.name}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The call in the API's own form, for an assistant message."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+
+class FilterReport(Struct, frozen=True, tag="filter_report"):
+    """A content filter's verdict on the prompt or the answer (Azure OpenAI).
+
+    Args:
+        source: "prompt" or "answer".
+        results: the verdict per category, as the server sent it.
+        offsets: which text it is about, for asynchronous filters; they count from the start of the prompt
+            as the server renders it and are not monotonic.
+        filtered: whether the verdict blocks.
+    """
+
+    source: str
+    results: dict[str, Any]
+    offsets: dict[str, Any] | None = None
+    filtered: bool = False
+
+
+class Usage(Struct, frozen=True, gc=False, tag="usage"):
+    """Tokens as the server counted them; `None` where it did not say. Sums are not computed or checked.
+
+    Args:
+        prompt_tokens, completion_tokens, total_tokens: the three counts of the API.
+        cached_tokens: prompt tokens served from a cache.
+        reasoning_tokens: tokens of reasoning; most servers count them into `completion_tokens`, xAI does not.
+    """
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class Metrics(Struct, frozen=True, gc=False, kw_only=True):
+    """What the call cost.
+
+    Args:
+        first_byte: seconds from the request to the first byte of the body, `None` before it.
+        first_token: seconds from the request to the first piece of the answer that shows something.
+        bytes: bytes of the body received.
+        events: SSE events with data, `[DONE]` included.
+        keepalives: comments received.
+        tries: how many times the request was sent.
+        reused: whether the last try went over a connection that was already open.
+    """
+
+    first_byte: float | None = None
+    first_token: float | None = None
+    bytes: int = 0
+    events: int = 0
+    keepalives: int = 0
+    tries: int = 1
+    reused: bool = False
+
+
+class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
+    """The answer as a value; the last event of a stream, or the answer so far.
+
+    Strings are empty, never `None`. `finish_reason`, `usage`, `speed`, `timings` and `matched_stop` are `None`
+    when nothing came.
+
+    Args:
+        id, model: the server's, from the first chunk that names them.
+        text, reasoning, refusal: the pieces joined.
+        tool_calls: calls that may be executed.
+        unfinished_calls: calls that may not: the answer was cut, blocked, aborted, or is not complete yet.
+        finish_reason: stop, length, tool_calls, content_filter, abort, or a word of the server's own.
+        speed: visible pieces per second from the first to the last, `None` under two of them or 50 ms.
+        timings: the server's own measurements (llama.cpp, mlx-vlm), as sent.
+        logprobs: one entry per token as the server sent it.
+        filter_reports: verdicts of a content filter, in order.
+        blocked: whether a content filter blocked the answer, in its middle or after its end.
+        matched_stop: the stop text or token that ended the answer (SGLang).
+        complete: whether the whole answer came.
+        repairs: what was accepted although the protocol does not allow it, each kind once.
+        reasoning_carrier: the field that brought the reasoning, "" for none, "tags" for think tags.
+        reasoning_details: opaque reasoning items (OpenRouter and others), raw and in order.
+    """
+
+    id: str = ""
+    model: str = ""
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    unfinished_calls: tuple[ToolCall, ...] = ()
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    speed: float | None = None
+    timings: dict[str, Any] | None = None
+    logprobs: tuple[Any, ...] = ()
+    filter_reports: tuple[FilterReport, ...] = ()
+    blocked: bool = False
+    matched_stop: Any = None
+    complete: bool = False
+    repairs: tuple[str, ...] = ()
+    metrics: Metrics = Metrics()
+    reasoning_carrier: str = ""
+    reasoning_details: tuple[Any, ...] = ()
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The assistant message to send back in the next request.
+
+        Reasoning goes back under the key that brought it; reasoning from think tags does not go back, nor do
+        calls that were not finished.
+        """
+        message: dict[str, Any] = {"role": "assistant", "content": self.text}
+        if self.reasoning and self.reasoning_carrier in ("reasoning", "reasoning_content"):
+            message[self.reasoning_carrier] = self.reasoning
+        if self.reasoning_details:
+            message["reasoning_details"] = list(self.reasoning_details)
+        if self.refusal:
+            message["refusal"] = self.refusal
+        if self.tool_calls:
+            message["tool_calls"] = [call.as_dict() for call in self.tool_calls]
+        return message
+
+    def parse(self, type: type[T], /) -> T:
+        """The text as a value of `type`, decoded from JSON.
+
+        Raises:
+            OutputError: the answer is incomplete, was refused or blocked, or is not JSON of that type.
+        """
+        if not self.complete or self.finish_reason in ("length", "content_filter", "abort") or self.blocked:
+            raise self._unfit(f"a complete answer, got one that ended with {self.finish_reason!r}")
+        if self.refusal:
+            raise self._unfit(f"an answer, got the refusal {clip(self.refusal)!r}")
+        try:
+            return _decode(self.text, type, "text of the answer")
+        except OutputError as error:
+            error.completion = self
+            raise
+
+    def _unfit(self, said: str) -> OutputError:
+        error = OutputError(f"expected {said}")
+        error.completion = self
+        return error
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """A model that the server lists.
+
+    Args:
+        id: the name to send as `model`.
+        name: a name for people, the id when there is none.
+        chat: a guess by the id: False for embedding, reranking, speech and image models.
+        context: tokens of context, `None` when the server does not say.
+        inputs: kinds of input the server names ("text", "image", "audio"), empty when it names none.
+    """
+
+    id: str
+    name: str
+    chat: bool = True
+    context: int | None = None
+    inputs: tuple[str, ...] = ()
+
+
+Event = Progress | Text | Reasoning | Refusal | ToolCallDelta | ToolCall | FilterReport | Usage | Completion
+
+
+def verdict_blocks(results: Any) -> bool:
+    """Whether a filter's verdict, or any part of it, says `filtered`."""
+    if isinstance(results, Mapping):
+        return results.get("filtered") is True or any(map(verdict_blocks, results.values()))
+    return isinstance(results, list) and any(map(verdict_blocks, results))
+
+
+def _decode(text: str, type: type[T], what: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=type)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        name = getattr(type, "__name__", str(type))
+        raise OutputError(f"expected the {what} as JSON of {name}: {error}, in {clip(text)!r}") from error

@@ -1,0 +1,86 @@
+"""Every recorded answer means what its `.json` says: over a real socket, and at every cut of its body.
+
+A case is a pair of files, `streams/<server>/<case>.http` and `.json`; a new one needs no code.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reader
+from observed import (
+    assert_means,
+    blocks_of,
+    cases,
+    described,
+    heard,
+    is_stream,
+    name_of,
+    outcome,
+    recorded,
+    seeded_cuts,
+)
+
+import svir
+from svir.testing import ReplayServer
+
+ALL_CUTS_UP_TO = 4096
+SEEDED_CUTS = 300
+
+streams = pytest.mark.parametrize("path", list(filter(is_stream, cases())), ids=name_of)
+
+
+def expected(path: Path) -> dict[str, Any]:
+    return json.loads(path.with_suffix(".json").read_text())
+
+
+@pytest.mark.parametrize("path", cases(), ids=name_of)
+def test_the_stored_meaning_is_what_the_independent_reader_finds(path: Path) -> None:
+    assert reader.read(path) == expected(path)
+
+
+@pytest.mark.parametrize("path", [path for path in cases() if "other" not in expected(path)], ids=name_of)
+def test_a_recorded_answer_over_a_socket_means_what_is_stored(path: Path) -> None:
+    wanted = expected(path)
+    with ReplayServer(path) as server, svir.Client(server.url, retry=svir.Retry(attempts=1)) as client:
+        if "models" in wanted:
+            assert [[model.id, model.context] for model in client.models()] == wanted["models"]
+        else:
+            assert_means(over_a_socket(client, path), wanted)
+
+
+def over_a_socket(client: svir.Client, path: Path) -> dict[str, Any]:
+    events: list[svir.Event] = []
+    status = recorded(path)[0]
+    try:
+        if status == 200 and recorded(path)[1] == "application/json":
+            with client._open(client._request("hi", None, {}, None, stream=False), None, None, None) as whole:
+                events.extend(whole)
+        else:
+            with client.stream("hi") as stream:
+                assert stream.status == status
+                events.extend(stream)
+    except svir.SvirError as error:
+        return described(status, events, error.completion or svir.Completion(), error)
+    return described(status, events, events[-1], None)  # type: ignore[arg-type]
+
+
+@streams
+def test_a_recorded_stream_is_the_same_byte_by_byte(path: Path) -> None:
+    _, _, body, end = recorded(path)
+    framed = end == "framed"
+    whole = heard(blocks_of(body, end), framed=framed)
+    bytewise = heard(blocks_of(body, end, range(1, len(body))), framed=framed)
+    assert outcome(*bytewise[:2]) == outcome(*whole[:2])
+    assert bytewise[2].completion == whole[2].completion
+
+
+@streams
+def test_a_recorded_stream_is_the_same_at_every_cut(path: Path) -> None:
+    _, _, body, end = recorded(path)
+    framed = end == "framed"
+    whole = outcome(*heard(blocks_of(body, end), framed=framed)[:2])
+    assert whole[0] or whole[1]
+    for cut in seeded_cuts(len(body), ALL_CUTS_UP_TO if len(body) <= ALL_CUTS_UP_TO else SEEDED_CUTS):
+        assert outcome(*heard(blocks_of(body, end, [cut]), framed=framed)[:2]) == whole, f"cut at {cut}"
