@@ -1,0 +1,1 @@
+"""Plain data -> bytes of known length; opens files, never sockets."""
