@@ -1,0 +1,102 @@
+"""What the replay server sends: answers, how they are framed, and whether another may follow on the connection."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from http.client import responses
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+Step: TypeAlias = tuple[bytes, float | threading.Event]
+Playable: TypeAlias = "Path | bytes | Iterable[Step] | Answer"
+
+# Decides HTTP chunks only, never what the stream means: the rare mixes of line ends may stay uncut.
+_EVENT = re.compile(rb".+?(?:\n\r?\n|\r\r|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server sends back: a body, and how it is dressed.
+
+    Args:
+        body: bytes, cut into one HTTP chunk per SSE event when chunked; or steps `(piece, pause)`: after a
+            wait of `pause` seconds or for a `threading.Event`, the piece is one HTTP chunk and one send. The
+            head leaves before the first pause. A generator plays once: give a function that makes it.
+        headers: all but the framing; `Content-Type: text/event-stream` unless named here.
+        framing: `chunked`; `length`, a Content-Length; `close`, the body ends with the connection; or `raw`,
+            the body is a whole response, head included, and neither status nor headers are used.
+    """
+
+    body: bytes | Iterable[Step]
+    _: KW_ONLY
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    framing: Literal["chunked", "length", "close", "raw"] = "chunked"
+
+    @classmethod
+    def raw(cls, response: bytes | Iterable[Step], /) -> Answer:
+        """A whole response, head included, every byte as it stands."""
+        return cls(response, framing="raw")
+
+    @classmethod
+    def json(cls, value: object, /, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+        """One JSON value with a Content-Length, as servers send their errors and their list of models."""
+        named = {"Content-Type": "application/json", **(headers or {})}
+        return cls(json.dumps(value).encode(), status=status, headers=named, framing="length")
+
+    @cached_property
+    def steps(self) -> Iterable[Step]:
+        if isinstance(self.body, bytes):
+            pieces = _EVENT.findall(self.body) if self.framing == "chunked" else [self.body]
+            return [(piece, 0.0) for piece in pieces]
+        # A length, and whether a raw response is whole, must be known before the first byte leaves.
+        return list(self.body) if self.framing in {"length", "raw"} else self.body
+
+    @cached_property
+    def head(self) -> bytes:
+        if self.framing == "raw":
+            return b""
+        typed = any(name.lower() == "content-type" for name in self.headers)
+        headers = {**({} if typed else {"Content-Type": "text/event-stream"}), **self.headers}
+        if self.framing == "chunked":
+            headers["Transfer-Encoding"] = "chunked"
+        elif self.framing == "length":
+            headers["Content-Length"] = str(sum(len(piece) for piece, _ in self.steps))
+        else:
+            headers["Connection"] = "close"
+        lines = [f"HTTP/1.1 {self.status} {responses.get(self.status, '')}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+    @cached_property
+    def keeps(self) -> bool:
+        """Whether another answer may follow: this one says where it ends, is whole, and closes nothing."""
+        raw = self.framing == "raw"
+        whole = b"".join(piece for piece, _ in self.steps) if raw else self.head
+        head, _, body = whole.partition(b"\r\n\r\n")
+        while re.match(rb"HTTP/1.1 1\d\d", head):
+            head, _, body = body.partition(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 ") or re.search(rb"(?im)^connection:.*\bclose\b", head):
+            return False
+        if re.search(rb"(?im)^transfer-encoding:.*\bchunked\b", head):
+            return not raw or (b"\r\n" + body).endswith(b"\r\n0\r\n\r\n")
+        length = re.search(rb"(?im)^content-length:[ \t]*(\d+)", head)
+        return length is not None and (not raw or int(length[1]) == len(body))
+
+
+def as_answer(playable: object, /) -> Answer:
+    """What may stand for an answer, as one."""
+    if isinstance(playable, Answer):
+        return playable
+    if isinstance(playable, Path) and playable.suffix == ".http":
+        return Answer.raw(playable.read_bytes())
+    if isinstance(playable, Path) and playable.suffix == ".sse":
+        return Answer(playable.read_bytes())
+    if isinstance(playable, bytes | Iterable) and not isinstance(playable, str):  # a string is never a path
+        return Answer(playable)
+    raise TypeError(f"expected the path of a .http or .sse file, bytes, steps or an Answer, got {playable!r}")
