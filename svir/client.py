@@ -1,0 +1,306 @@
+"""The facade: builds a request, sends it, and returns a `Stream` that owns the connection and the turn."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Unpack
+
+from . import errors
+from .answer import failure, models
+from .answer.turn import Turn
+from .errors import Limits, NotAStreamError, RequestError, SvirError, clip
+from .events import Completion, Model
+from .request import options as fields
+from .request.body import Body
+from .request.media import Sources
+from .request.messages import Messages, as_list
+from .request.options import Options
+from .stream import Reading, Stream
+from .wire import address, retry
+from .wire.call import Call, Cancel, Timeout
+from .wire.connection import Answer, Wire
+from .wire.headers import checked as checked_headers
+from .wire.retry import Attempts, Retry
+
+logger = logging.getLogger("svir")
+
+_STREAM, _JSON = "text/event-stream", "application/json"
+_CHAT, _MODELS = "/chat/completions", "/models"
+
+
+class Client:
+    """A server, and the defaults of every request to it.
+
+    One client serves any number of threads. It may cross a fork and be pickled (with its key): in the other process it
+    opens connections of its own.
+
+    Args:
+        base_url: where the server is, with or without `/v1`: "http://localhost:1234". By default the environment
+            variable `OPENAI_BASE_URL`, and then `OPENAI_API_KEY` is its key.
+        api_key: a key, or a function that gives one for each request; sent as `Authorization: Bearer`.
+        model: the model's id, as the server lists it; without one the field is not sent.
+        headers: more headers, such as `api-key` for Azure.
+        timeout: time limits.
+        retry: what happens when a request fails before its first event.
+        strict: raise for every breach of the protocol instead of listing it in `Completion.repairs`.
+        think_tags: whether `<think>` in the text marks reasoning.
+        max_connections: idle connections kept; more calls at once open connections of their own.
+        proxy: a proxy's URL; by default the environment decides, never for a loopback host.
+        ssl_context: for https; the default verifies certificates and names.
+        limits: bounds on what an answer may cost.
+
+    Raises:
+        RequestError: the URL, the key or a header is wrong as it stands.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        *,
+        api_key: str | Callable[[], str] | None = None,
+        model: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: Timeout = Timeout(),
+        retry: Retry = Retry(),
+        strict: bool = False,
+        think_tags: bool = True,
+        max_connections: int = 64,
+        proxy: str | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        limits: Limits = Limits(),
+    ) -> None:
+        if base_url is None:
+            base_url = os.environ.get("OPENAI_BASE_URL")
+            if not base_url:
+                raise RequestError("expected a base URL, or OPENAI_BASE_URL in the environment")
+            api_key = os.environ.get("OPENAI_API_KEY") or None if api_key is None else api_key
+        self.model = model
+        self.timeout = timeout
+        self.retry = retry
+        self.strict = strict
+        self.think_tags = think_tags
+        self.limits = limits
+        self._api_key = api_key
+        self._headers = dict(headers or {})
+        self._wire = Wire(address.parse(base_url, proxy), max_connections=max_connections, ssl_context=ssl_context)
+        self._sleep: Callable[[float], object] = time.sleep
+        self._jitter: Callable[[], float] = random.random
+        checked_headers(self._headers)
+
+    def __repr__(self) -> str:
+        return f"Client({self._wire.address.base!r}, model={self.model!r})"
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends idle connections. The client can go on: it opens new ones."""
+        self._wire.close()
+
+    def stream(
+        self,
+        messages: Messages,
+        /,
+        *,
+        model: str | None = None,
+        cancel: Cancel | None = None,
+        on_upload: Callable[[int, int], object] | None = None,
+        tap: Callable[[bytes], object] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Stream:
+        """Sends a request and returns its events.
+
+        Args:
+            messages: a question, a message, or a list of messages; see `svir.user` and its neighbours.
+            model: in place of the client's.
+            cancel: a token that ends the call from another thread.
+            on_upload: called with the bytes of the body sent so far and their total, after each block.
+            tap: called with each payload before it is decoded.
+            extra: fields that only this server knows; they are not checked.
+            options: see `svir.Options`; usage is asked for unless `stream_options` says otherwise.
+
+        Raises:
+            RequestError, SourceError: the request is wrong as it stands; nothing was sent.
+            ConnectError: no connection.
+            StatusError: the server said no; see its subclasses.
+            NotAStreamError: it answered with something else than a stream.
+            TimedOut, Cancelled: before the answer began.
+        """
+        request = self._request(messages, model, options, extra, stream=True)
+        return self._open(request, cancel, on_upload, tap)
+
+    def complete(
+        self,
+        messages: Messages,
+        /,
+        *,
+        stream: bool = True,
+        model: str | None = None,
+        cancel: Cancel | None = None,
+        on_upload: Callable[[int, int], object] | None = None,
+        tap: Callable[[bytes], object] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Completion:
+        """Sends a request and returns the whole answer.
+
+        Args:
+            stream: whether the answer comes as a stream, so that its silence can be told from its length; False
+                asks for one JSON answer.
+
+        The other arguments and the errors are those of `stream`, and of its iteration.
+        """
+        request = self._request(messages, model, options, extra, stream=stream)
+        with self._open(request, cancel, on_upload, tap) as events:
+            for _ in events:
+                pass
+            return events.completion
+
+    def models(self, *, cancel: Cancel | None = None) -> list[Model]:
+        """The models that the server lists.
+
+        Raises:
+            ConnectError, StatusError, TimedOut, Cancelled: as `stream`.
+            ProtocolError: the answer is no list of models.
+        """
+        call = Call(self.timeout, cancel)
+        try:
+            attempts = Attempts(self.retry, call, self._sleep, self._jitter)
+            answer = self._answer(call, attempts, "GET", _MODELS, {"Accept": _JSON})
+            try:
+                return models.listed(answer.document(self.limits.document))
+            finally:
+                answer.release(done=True)
+        finally:
+            call.end()
+
+    def _request(
+        self,
+        messages: Messages,
+        model: str | None,
+        options: Mapping[str, Any],
+        extra: Mapping[str, Any] | None,
+        *,
+        stream: bool,
+    ) -> dict[str, Any]:
+        request: dict[str, Any] = {}
+        if (chosen := model or self.model) is not None:
+            request["model"] = chosen
+        request |= {"messages": as_list(messages), "stream": stream}
+        if stream:
+            request["stream_options"] = {"include_usage": True}
+        return request | fields.checked(options, extra)
+
+    def _open(
+        self,
+        request: Mapping[str, Any],
+        cancel: Cancel | None,
+        on_upload: Callable[[int, int], object] | None,
+        tap: Callable[[bytes], object] | None,
+    ) -> Stream:
+        sources = Sources()
+        call = Call(self.timeout, cancel)
+        wanted = _STREAM if request["stream"] else _JSON
+        try:
+            body = Body(request, sources)
+            blocks = body if on_upload is None else _Watched(body, on_upload)
+            headers = {"Accept": wanted, "Content-Type": _JSON, "Content-Length": str(body.length)}
+            attempts = Attempts(self.retry, call, self._sleep, self._jitter)
+            return Stream(
+                call,
+                attempts,
+                send=lambda: self._answer(call, attempts, "POST", _CHAT, headers, blocks, wanted),
+                start=lambda answer: self._turn(answer, call, tap),
+                sent=sources.close,
+            )
+        except BaseException:
+            sources.close()
+            call.end()
+            raise
+
+    def _turn(self, answer: Answer, call: Call, tap: Callable[[bytes], object] | None) -> tuple[Turn, Reading]:
+        """The turn that an answer begins, and how it is read."""
+        turn = Turn(
+            strict=self.strict,
+            think_tags=self.think_tags,
+            limits=self.limits,
+            tap=tap,
+            started=call.started,
+            transport=lambda: call.metrics,
+            request_id=answer.request_id,
+        )
+        if answer.media_type == _JSON:
+            return turn, lambda ended: turn.whole(lambda: answer.document(self.limits.document), ended=ended)
+        return turn, lambda ended: turn.events(answer.blocks(), framed=answer.framed, ended=ended)
+
+    def _answer(
+        self,
+        call: Call,
+        attempts: Attempts,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: Iterable[bytes] | None = None,
+        wanted: str = _JSON,
+    ) -> Answer:
+        """The head of a good answer, after as many tries as `Retry` allows."""
+        while True:
+            try:
+                answer = self._wire.send(call, method, path, self._all_headers(headers), body)
+                logger.debug("%s %s%s: %s %s", method, self._wire.address.base, path, answer.status, answer.reason)
+                self._check(answer, wanted)
+                return answer
+            except SvirError as error:
+                attempts.next(error)
+
+    def _all_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        combined = {"User-Agent": "svir", "Accept-Encoding": "identity", **self._headers, **headers}
+        key = self._api_key() if callable(self._api_key) else self._api_key
+        if key is not None:
+            combined["Authorization"] = f"Bearer {key}"
+            checked_headers({"Authorization": combined["Authorization"]})
+        return combined
+
+    def _check(self, answer: Answer, wanted: str) -> None:
+        """Raises what the head of the answer says, unless it is the wanted one."""
+        if errors.is_success(answer.status) and answer.media_type == wanted:
+            return
+        try:
+            denied = errors.is_denial(answer.status)
+            start = answer.beginning(self.limits.error_body, 0.05 if denied else self.limits.error_wait)
+        finally:
+            answer.release(done=False)
+        detail = failure.in_body(start)
+        body = start.decode(errors="replace")
+        if not errors.is_success(answer.status):
+            wait = retry.asked_delay(answer.headers, time.time())
+            error: SvirError = errors.of_status(answer.status, answer.reason, detail, body=body, retry_after=wait)
+        else:
+            got = f"{answer.media_type or 'no content type'}: {clip(detail.message or body)}"
+            error = NotAStreamError(f"expected {wanted}, got {got}", status=answer.status, detail=detail, body=body)
+        error.request_id = answer.request_id
+        raise error
+
+
+class _Watched:
+    """A body that tells how much of it was taken: a block is, when the next one is asked for."""
+
+    def __init__(self, body: Body, on_upload: Callable[[int, int], object]) -> None:
+        self._body = body
+        self._on_upload = on_upload
+
+    def __iter__(self) -> Iterator[bytes]:
+        sent = 0
+        for block in self._body:
+            yield block
+            sent += len(block)
+            self._on_upload(sent, self._body.length)

@@ -1,0 +1,138 @@
+"""One answer on its way: the connection and the turn, iterated by the caller."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import TypeAlias
+
+from .answer.turn import Turn
+from .errors import SvirError
+from .events import Completion, Event, Text
+from .wire.call import Call
+from .wire.connection import Answer
+from .wire.retry import Attempts
+
+Reading: TypeAlias = Callable[[Callable[[bool], object]], Iterator[Event]]
+"""Begins the events of an answer; takes what is to be called at their end."""
+
+
+class Stream:
+    """The events of one answer, in order, the `Completion` last; an iterator and a context manager.
+
+    Nothing is read before the next event is asked for. An iteration that ends without an exception was a whole
+    answer. Leaving a `with` block, `close` and an exception end the connection; after the last event it goes back to
+    the pool by itself.
+
+    Iterating raises:
+        StreamError: the answer broke: `ServerStreamError`, `TruncatedError`, `ProtocolError`, `TooLargeError`.
+        TimedOut, Cancelled: a limit passed, or the token was used.
+        ConnectError, StatusError: the request was sent again before its first event, and failed.
+
+    Every one of these carries the answer so far as `completion`.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        attempts: Attempts,
+        send: Callable[[], Answer],
+        start: Callable[[Answer], tuple[Turn, Reading]],
+        sent: Callable[[], object],
+    ) -> None:
+        self._call = call
+        self._attempts = attempts
+        self._send = send
+        self._start = start
+        self._sent = sent
+        self._begun = False
+        self._over = True
+        self._open()
+
+    def _open(self) -> None:
+        self._answer = self._send()
+        self._turn, events = self._start(self._answer)
+        self._call.seen = self._turn.seen
+        self._events = events(self._ended)
+        self._over = False
+
+    def _ended(self, done: bool) -> None:
+        """Nothing more will be read: the connection goes back, or down. The call may still be tried again."""
+        if not self._over:
+            self._over = True
+            self._answer.release(done=done)
+        if self._begun:
+            self._call.end()
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        return next(self._events) if self._begun else self._first()
+
+    def _first(self) -> Event:
+        """The first event. Until it is handed out the request may be sent again, and its sources stay open."""
+        try:
+            while True:
+                try:
+                    event = next(self._events)
+                    break
+                except SvirError as error:
+                    self._attempts.next(error)
+                    self._open()
+        except BaseException:
+            self.close()
+            raise
+        self._begun = True
+        self._sent()
+        if self._over:
+            self._call.end()
+        return event
+
+    def texts(self) -> Iterator[str]:
+        """Only the text, piece by piece; everything else is passed over, and is in `completion` afterwards."""
+        for event in self:
+            if event.__class__ is Text:
+                yield event.text
+
+    @property
+    def completion(self) -> Completion:
+        """The answer so far."""
+        return self._turn.completion
+
+    @property
+    def status(self) -> int:
+        return self._answer.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The answer's headers; names in any case."""
+        return self._answer.headers
+
+    @property
+    def request_id(self) -> str:
+        """The server's name for the request, "" when it gave none."""
+        return self._answer.request_id
+
+    def close(self) -> None:
+        """Ends the connection if the answer is not complete. May be called again, and from the iterating thread."""
+        self._begun = True
+        close = getattr(self._events, "close", None)
+        if close is not None:
+            close()
+        self._ended(False)
+        self._sent()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_over", True):
+            warnings.warn(f"a svir.Stream was dropped unread: {self!r}", ResourceWarning, stacklevel=2, source=self)
+            self.close()

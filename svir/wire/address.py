@@ -1,0 +1,114 @@
+"""Where the server is: the base URL in its one form, and the proxy on the way."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import urllib3
+from msgspec import Struct
+
+from ..errors import RequestError
+
+
+class Proxy(Struct, frozen=True):
+    """A proxy; its credentials are in no repr."""
+
+    url: str
+    user: str | None = None
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.url!r})"
+
+    def manager(self, options: dict[str, Any], /) -> urllib3.ProxyManager:
+        headers = None
+        if self.user is not None:
+            headers = urllib3.make_headers(proxy_basic_auth=f"{self.user}:{self.password or ''}")
+        return urllib3.ProxyManager(self.url, proxy_headers=headers, **options)
+
+
+class Address(Struct, frozen=True):
+    """A server.
+
+    Args:
+        base: scheme, host, port and path up to and with `/v1`, without a slash at the end.
+        proxy: the proxy to go through.
+    """
+
+    base: str
+    proxy: Proxy | None = None
+
+    def url(self, path: str, /) -> str:
+        return self.base + path
+
+    @property
+    def shown(self) -> str:
+        """Scheme, host and port, for a message."""
+        parts = urlsplit(self.base)
+        return f"{parts.scheme}://{parts.netloc}"
+
+
+def parse(base_url: str, proxy: str | None = None, /) -> Address:
+    """The address that a base URL names, with or without `/v1`, with or without slashes at its end.
+
+    Args:
+        base_url: such as "http://localhost:1234", "https://NAME.openai.azure.com/openai/v1/".
+        proxy: a proxy's URL; by default `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` decide. A loopback host is never
+            reached through a proxy of the environment.
+
+    Raises:
+        RequestError: another scheme than http and https, no host, userinfo, a query or a fragment.
+    """
+    parts = _split(base_url, "a base URL")
+    if parts.username is not None or parts.password is not None:
+        raise RequestError("expected a base URL without a user and password in it (api_key=... takes the key)")
+    if parts.query or parts.fragment or base_url.rstrip().endswith(("?", "#")):
+        raise RequestError("expected a base URL without a query and a fragment")
+    path = parts.path.rstrip("/")
+    if path.rpartition("/")[2] != "v1":
+        path += "/v1"
+    host = str(parts.hostname)
+    chosen = proxy if proxy is not None else _from_environment(parts.scheme, host, parts.netloc)
+    return Address(f"{parts.scheme}://{parts.netloc}{path}", _proxy(chosen) if chosen else None)
+
+
+def _split(url: str, what: str) -> Any:
+    if any(sign <= " " or sign == "\x7f" for sign in url):
+        raise RequestError(f"expected {what} without blanks and control characters")
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise RequestError(f"expected {what} such as http://localhost:1234, got one without http(s), host or port")
+    return parts
+
+
+def _proxy(url: str) -> Proxy:
+    parts = _split(url if "://" in url else f"http://{url}", "a proxy's URL")
+    user = None if parts.username is None else unquote(parts.username)
+    password = None if parts.password is None else unquote(parts.password)
+    return Proxy(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", user, password)
+
+
+def _from_environment(scheme: str, host: str, netloc: str) -> str | None:
+    if _is_loopback(host):
+        return None
+    from urllib import request
+
+    proxies = request.getproxies_environment()
+    if request.proxy_bypass_environment(netloc, proxies):  # type: ignore[attr-defined]
+        return None
+    return proxies.get(scheme) or proxies.get("all")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

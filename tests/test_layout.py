@@ -1,0 +1,112 @@
+"""The imports keep to the layout: arrows run downwards, the arms never meet, and each concern has one home."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import svir
+
+PACKAGE = Path(svir.__file__).parent
+PROJECT = PACKAGE.parent
+
+# Part -> the parts of svir that it may import. "" is the package itself, with its public names.
+MAY_IMPORT = {
+    "errors": {"events"},  # for type checkers only
+    "events": {"errors"},
+    "answer": {"answer", "errors", "events"},
+    "request": {"request", "errors", "events"},
+    "wire": {"wire", "errors", "events"},
+    "stream": {"answer", "wire", "errors", "events"},
+    "client": {"stream", "answer", "request", "wire", "errors", "events"},
+    "testing": {"testing"},
+    "cli": {"", "cli", "testing"},
+    "__main__": {"cli"},
+    "": {"client", "stream", "request", "wire", "errors", "events"},
+}
+HOMES = {
+    "urllib3": "wire",
+    "socket": "wire",
+    "ssl": "wire",
+    "base64": None,
+    "binascii": "request",
+    "pybase64": "request",
+}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return "" if parts == ("__init__",) else parts[0]
+
+
+def imported(path: Path) -> set[str]:
+    """The full names of what a module imports, relative ones resolved."""
+    package = ["svir", *path.relative_to(PACKAGE).parent.parts]
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
+            names.update(f"{module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def part_imported(name: str) -> str | None:
+    """The part of svir that an import reaches, None for other packages. `from svir import Client` reaches ""."""
+    root, *rest = name.split(".")
+    if root != "svir":
+        return None
+    return rest[0] if rest and ((PACKAGE / rest[0]).is_dir() or (PACKAGE / f"{rest[0]}.py").exists()) else ""
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_from_the_layers_below(path: Path) -> None:
+    reached = {part for name in imported(path) if (part := part_imported(name)) is not None}
+    assert reached <= MAY_IMPORT[part_of(path)]
+
+
+CLIENT_SIDE = [path for path in modules() if part_of(path) not in ("testing", "cli")]
+
+
+@pytest.mark.parametrize("path", CLIENT_SIDE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_concern_stays_in_its_home(path: Path) -> None:
+    for name in imported(path):
+        home = HOMES.get(name.split(".")[0], part_of(path))
+        assert home == part_of(path) or (name == "ssl" and part_of(path) == "client"), name
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_errors_knows_what_a_status_number_means(path: Path) -> None:
+    numbers = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+    statuses = {400, 401, 403, 404, 408, 413, 422, 429, 500, 502, 503, 504}
+    if part_of(path) not in ("errors", "testing"):
+        assert not {number for number in numbers if type(number) is int} & (statuses - {400, 500})
+
+
+def test_the_top_level_shows_five_names() -> None:
+    shown = {path.name for path in PROJECT.iterdir() if not path.name.startswith(".")}
+    generated = {"build", "dist", "svir.egg-info", "__pycache__"}
+    assert shown - generated == {"pyproject.toml", "svir", "benchmarks", "tests", "README.md"}
+
+
+def test_importing_svir_loads_nothing_that_stands_on_the_client() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, svir; print(*sorted(name for name in sys.modules if name.startswith('svir.')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {name.split(".")[1] for name in loaded} == {
+        "answer",
+        "client",
+        "errors",
+        "events",
+        "request",
+        "stream",
+        "wire",
+    }
