@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from types import TracebackType
 from typing import TypeAlias
 
 from .answer.turn import Turn
-from .errors import SvirError
+from .errors import Cancelled, SvirError
 from .events import Completion, Event, Text
 from .wire.call import Call
 from .wire.connection import Answer
 from .wire.retry import Attempts
 
-Reading: TypeAlias = Callable[[Callable[[bool], object]], Iterator[Event]]
+Reading: TypeAlias = Callable[[Callable[[bool], object]], Generator[Event, None, None]]
 """Begins the events of an answer; takes what is to be called at their end."""
 
 
@@ -47,29 +47,26 @@ class Stream:
         self._start = start
         self._sent = sent
         self._begun = False
-        self._over = True
         self._open()
 
     def _open(self) -> None:
         self._answer = self._send()
         self._turn, events = self._start(self._answer)
         self._call.seen = self._turn.seen
-        self._events = events(self._ended)
-        self._over = False
-
-    def _ended(self, done: bool) -> None:
-        """Nothing more will be read: the connection goes back, or down. The call may still be tried again."""
-        if not self._over:
-            self._over = True
-            self._answer.release(done=done)
-        if self._begun:
-            self._call.end()
+        self._ending = _Ending(self._answer)
+        self._events: Generator[Event, None, None] | _Lost = events(self._ending)
 
     def __iter__(self) -> Iterator[Event]:
         return self
 
     def __next__(self) -> Event:
-        return next(self._events) if self._begun else self._first()
+        try:
+            return next(self._events) if self._begun else self._first()
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._events = _Lost(error)
+            raise
 
     def _first(self) -> Event:
         """The first event. Until it is handed out the request may be sent again, and its sources stay open."""
@@ -86,8 +83,7 @@ class Stream:
             raise
         self._begun = True
         self._sent()
-        if self._over:
-            self._call.end()
+        self._ending.settle(self._call)
         return event
 
     def texts(self) -> Iterator[str]:
@@ -117,11 +113,13 @@ class Stream:
 
     def close(self) -> None:
         """Ends the connection if the answer is not complete. May be called again, and from the iterating thread."""
+        if self._begun and self._ending.over:
+            return
         self._begun = True
-        close = getattr(self._events, "close", None)
-        if close is not None:
-            close()
-        self._ended(False)
+        self._events.close()
+        self._events = _Lost(None)
+        self._ending(False)
+        self._ending.settle(self._call)
         self._sent()
 
     def __enter__(self) -> Stream:
@@ -133,6 +131,45 @@ class Stream:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_over", True):
+        ending = getattr(self, "_ending", None)
+        if ending is not None and not ending.over:
             warnings.warn(f"a svir.Stream was dropped unread: {self!r}", ResourceWarning, stacklevel=2, source=self)
             self.close()
+
+
+class _Lost:
+    """The events of an answer that was given up: a second loop over them must not look like a whole answer."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        given_up = Cancelled("expected an open stream, got one that was closed before its end")
+        self._error = error if isinstance(error, SvirError) else given_up
+
+    def __next__(self) -> Event:
+        raise self._error
+
+    def close(self) -> None:
+        pass
+
+
+class _Ending:
+    """What happens when nothing more will be read. The events hold this and not the stream, so that a stream that is
+    dropped is freed, and its connection ended, at once."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.over = False
+        self._answer = answer
+        self._call: Call | None = None
+
+    def __call__(self, done: bool, /) -> None:
+        """The connection goes back, or down."""
+        if not self.over:
+            self.over = True
+            self._answer.release(done=done)
+        if self._call is not None:
+            self._call.end()
+
+    def settle(self, call: Call) -> None:
+        """From here on the request is not sent again: the end of the answer is the end of the call."""
+        self._call = call
+        if self.over:
+            call.end()

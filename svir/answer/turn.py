@@ -66,7 +66,7 @@ class Turn:
 
     def events(
         self, blocks: Iterable[bytes], /, *, framed: bool = True, ended: Callable[[bool], object] = bool
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """The events of a stream; the last one is the `Completion`.
 
         Args:
@@ -107,7 +107,9 @@ class Turn:
         finally:
             ended(False)
 
-    def whole(self, read: Callable[[], bytes], /, *, ended: Callable[[bool], object] = bool) -> Iterator[Event]:
+    def whole(
+        self, read: Callable[[], bytes], /, *, ended: Callable[[bool], object] = bool
+    ) -> Generator[Event, None, None]:
         """The events of an answer that came as one `chat.completion` JSON document (`stream=False`).
 
         Args:
