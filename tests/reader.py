@@ -208,10 +208,10 @@ def sse(answer, body):
             data.append(value)
         elif field == "event":
             name = value
+        elif field == "error" and json_or_none(value) is not None:  # llama-box
+            yield "error-field", value, True
         elif field and field not in ("id", "retry"):
             answer.repair("line that is no field")
-            if field == "error" and json_or_none(value) is not None:  # llama-box
-                yield "error-field", value, True
         elif not line:
             if data:
                 yield name, "\n".join(data), True
@@ -222,10 +222,10 @@ def sse(answer, body):
 
 def payload(answer, event, data, closed):
     """Feed one payload to the answer; give `done`, the error it is, or nothing."""
-    if not closed:
-        answer.repair("no blank line after the last event")
     if data.strip() == "[DONE]":
         return "done"
+    if not closed:
+        answer.repair("no blank line after the last event")
     if data.startswith(":"):
         return answer.repair("comment sent as data")
     value = json_or_none(data, answer)

@@ -27,6 +27,7 @@ class Answer:
         self.status, self.runs, self.calls, self.repairs, self.finishes = status, [], [], [], []
         self.usage, self.error, self.executable, self.complete = None, None, False, False
         self.model, self.id, self.held, self.thinking, self.offsets = "", "", "", False, False
+        self.last_report = None
 
     def repair(self, kind):
         if kind not in self.repairs:
@@ -71,7 +72,9 @@ class Answer:
                 self.repair(f"choice {choice['index']} not read")
                 continue
             self.choice(choice, f"choices[{place}].", whole)
-            verdict = verdict or verdicts_in(choice.get("content_filter_results"))
+            report = choice.get("content_filter_results"), choice.get("content_filter_offsets")
+            if verdicts_in(report[0]) and report != self.last_report:  # the same verdict again is no news
+                verdict, self.last_report = True, report
             self.offsets = self.offsets or "content_filter_offsets" in choice
             self.note_usage(choice.get("usage"))
         if verdict:

@@ -88,7 +88,7 @@ class Chunk(Struct, gc=False):
     model: str | None = None
     usage: UsageField | None = None
     error: Any = None
-    timings: Any = None
+    timings: dict[str, Any] | None = None
     prompt_filter_results: Any = None
     prompt_annotations: Any = None
     prompt_progress: PromptProgress | None = None
@@ -204,10 +204,7 @@ class Surrogates:
     """Joins the halves of a pair that two chunks hold; a half that stays alone becomes U+FFFD."""
 
     def __init__(self) -> None:
-        self._high: dict[str, str] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._high)
+        self.high: dict[str, str] = {}
 
     def mend(self, chunk: Chunk, note: Callable[[str], None], /) -> None:
         """Makes the streamed strings of a chunk encodable; a high half at an end waits for its low half."""
@@ -220,18 +217,18 @@ class Surrogates:
                         key = f"arguments {piece.index}"
                         piece.function.arguments = self._mend(key, piece.function.arguments, note)
 
-    def rest(self) -> bool:
-        """Whether a half is still alone, now that the stream is over; it stands for U+FFFD in the text."""
-        return "content" in self._high
+    def rest(self) -> str:
+        """What half a character of the text stands for, now that the stream is over."""
+        return "\ufffd" if "content" in self.high else ""
 
     def _mend(self, key: str, text: Any, note: Callable[[str], None]) -> Any:
         if not isinstance(text, str) or not text:
             return text
-        text = self._high.pop(key, "") + text
+        text = self.high.pop(key, "") + text
         if _HALF.search(text):
             note("lone surrogate")
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
             if "\ud800" <= text[-1] <= "\udbff":
-                self._high[key] = text[-1]
+                self.high[key] = text[-1]
                 text = text[:-1]
         return _HALF.sub("\ufffd", text)

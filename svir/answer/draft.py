@@ -17,6 +17,7 @@ from ..events import (
     FilterReport,
     Metrics,
     Reasoning,
+    Refusal,
     Text,
     ToolCall,
     Usage,
@@ -64,7 +65,7 @@ class Draft:
     ) -> None:
         self.events = self.keepalives = self.chunks = 0
         self.id = self.model = self.carrier = ""
-        self.refusals: list[str] = []
+        self.named = False
         self.details: list[Any] = []
         self.logprobs: list[Any] = []
         self.reports: list[FilterReport] = []
@@ -84,6 +85,7 @@ class Draft:
         self._last_shown = self._started
         self._texts: list[str] = []
         self._reasonings: list[str] = []
+        self._refusals: list[str] = []
         self._finished: tuple[ToolCall, ...] | None = None
 
     @property
@@ -97,7 +99,7 @@ class Draft:
             model=self.model,
             text="".join(self._texts),
             reasoning="".join(self._reasonings),
-            refusal="".join(self.refusals),
+            refusal="".join(self._refusals),
             tool_calls=calls if runs else (),
             unfinished_calls=() if runs else calls,
             finish_reason=self.finish_reason,
@@ -135,6 +137,16 @@ class Draft:
         self.carrier = self.carrier or carrier
         self._reasonings.append(text)
         return Reasoning(text)
+
+    def refused(self, text: str) -> Refusal:
+        self._refusals.append(text)
+        return Refusal(text)
+
+    def name(self, id: str | None, model: str | None) -> None:
+        """The first of each that is not empty counts: some servers send empty ones, or another id with every chunk."""
+        self.id = self.id or id or ""
+        self.model = self.model or model or ""
+        self.named = bool(self.id and self.model)
 
     def tick(self) -> None:
         self._last_shown = self._clock()

@@ -78,6 +78,11 @@ class ThinkTags:
         self.inside = False
         self.held = ""
 
+    @property
+    def idle(self) -> bool:
+        """Outside of any tag, and nothing held back."""
+        return not self.inside and not self.held
+
     def split(self, text: str, /) -> Iterator[Piece]:
         text = self.held + text
         self.held = ""

@@ -55,6 +55,12 @@ def payloads(blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 *
     size = 0
     after_cr = False
     for block in _without_bom(iter(blocks)):
+        if block[:6] == b"data: " and block[-2:] == b"\n\n" and not (tail or event.open or after_cr):
+            # Mostly a block is one HTTP chunk and that one event.
+            payload = block[6:-2]
+            if payload and b"\n" not in payload and b"\r" not in payload and len(payload) <= limit:
+                yield payload
+                continue
         if after_cr and block:
             block = block.removeprefix(b"\n")
             after_cr = False
@@ -71,13 +77,17 @@ def payloads(blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 *
         if event.open or b"\r" in block or len(block) > limit:
             *lines, rest = _cut(block)
         else:
-            *events, rest = block.split(b"\n\n")
-            for whole in events:
-                if whole[:6] == b"data: " and b"\n" not in whole and len(whole) > 6:
-                    yield whole[6:]
+            whole, blank, rest = block.rpartition(b"\n\n")
+            if blank:
+                if whole[:6] == b"data: ":
+                    # What lies between "data: " and the next one is a payload, unless another line is in it.
+                    for payload in whole[6:].split(b"\n\ndata: "):
+                        if b"\n" in payload:
+                            yield from event.feed_all(b"data: " + payload)
+                        elif payload:
+                            yield payload
                 else:
-                    for line in (*whole.split(b"\n"), b""):
-                        yield from event.feed(line)
+                    yield from event.feed_all(whole)
             *lines, rest = rest.split(b"\n")
         for line in lines:
             yield from event.feed(line)
@@ -126,6 +136,12 @@ class _Event:
             yield Failure(value)
         elif name not in (b"id", b"retry"):
             yield Stray(line)
+
+    def feed_all(self, lines: bytes) -> Iterator[bytes]:
+        """Whole lines ended by LF, the last one by a blank line."""
+        for line in lines.split(b"\n"):
+            yield from self.feed(line)
+        yield from self.feed(b"")
 
     def end(self) -> Iterator[bytes]:
         """The body is over: what is pending is handed on, because gateways leave out the last blank line."""

@@ -1,4 +1,4 @@
-"""Blocks -> events, in order: payloads are read, chunks taken apart, and each part goes into the draft."""
+"""Blocks -> events, in order: what each payload is, and what the end of them means."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import msgspec
 
 from .. import errors
 from ..errors import Detail, Limits, ProtocolError, StreamError, SvirError, TruncatedError, clip
-from ..events import Completion, Event, FilterReport, Metrics, Progress, Refusal
-from . import chunks, failure, reasoning, sse
-from .chunks import DONE, CallPiece, Choice, Chunk, Delta
+from ..events import Completion, Event, Metrics, Progress
+from . import chunks, failure, sse
+from .chunks import DONE, Chunk
 from .draft import Draft
+from .unpack import Unpacker, numbered
 
 _STRAY = "line that is no field"
 _STRAY_LIMIT = 64 * 2**10
+_REFUSED = (msgspec.MsgspecError, RecursionError)
 _KEEPALIVE = re.compile(rb"keepalive (\d{1,18})/(\d{1,18})\s*\Z")
 
 
@@ -59,10 +61,9 @@ class Turn:
             transport=transport,
             repairs=repairs,
         )
-        self._tags = reasoning.ThinkTags() if think_tags else None
+        self._unpacker = Unpacker(self._draft, think_tags=think_tags)
         self._surrogates = chunks.Surrogates()
         self._strays: list[bytes] = []
-        self._last_verdict = b""
 
     def events(
         self, blocks: Iterable[bytes], /, *, framed: bool = True, ended: Callable[[bool], object] = bool
@@ -83,22 +84,30 @@ class Turn:
 
         Each carries the answer so far.
         """
+        draft, tap, halves = self._draft, self._tap, self._surrogates.high
+        decode, take = chunks.decode, self._unpacker.take
+        done = False
         try:
-            done = False
             for payload in sse.payloads(blocks, last=DONE, limit=self._limits.event):
                 if payload.__class__ is not bytes:
-                    payload = yield from self._aside(payload)
+                    yield from self._aside(payload)
+                    payload = self._last_payload(payload)
                     if not payload:
                         continue
-                self._draft.events += 1
-                if self._tap is not None:
-                    self._tap(payload)
+                draft.events += 1
+                if tap is not None:
+                    tap(payload)
                 if payload == DONE:
                     done = True
                     break
-                chunk = self._chunk(payload)
-                if chunk is not None:
-                    yield from self._absorb(chunk, payload)
+                draft.chunks += 1
+                try:
+                    chunk = decode(payload) if not halves else self._tolerant(payload)
+                except _REFUSED:
+                    chunk = self._tolerant(payload)
+                yield from take(chunk)
+                if chunk.error is not None or chunk.choices is None:
+                    self._raise_reported(payload)
             ended(True)
             yield from self._end(done, framed)
         except SvirError as error:
@@ -126,13 +135,12 @@ class Turn:
             self._draft.events += 1
             if self._tap is not None:
                 self._tap(document)
-            chunk = self._chunk(document)
-            if chunk is not None:
-                for choice in chunk.choices or ():
-                    choice.delta, choice.message = choice.message or choice.delta, None
-                    if choice.delta is not None:
-                        _number(choice.delta)
-                yield from self._absorb(chunk, document)
+            self._draft.chunks += 1
+            chunk = self._tolerant(document)
+            for choice in chunk.choices or ():
+                choice.delta, choice.message = numbered(choice.message or choice.delta), None
+            yield from self._unpacker.take(chunk)
+            self._raise_reported(document)
             yield from self._end(True, True)
         except SvirError as error:
             self._attach(error)
@@ -156,39 +164,37 @@ class Turn:
 
     # What is no plain payload
 
-    def _aside(self, payload: bytes) -> Generator[Event, None, bytes]:
-        """Comments, lines that are no field, reported failures; returns a payload that is one after all."""
+    def _aside(self, payload: bytes) -> list[Event]:
+        """Comments, lines that are no field, reported failures."""
         if isinstance(payload, sse.Comment):
             self._draft.keepalives += 1
-            if found := _KEEPALIVE.search(payload):
-                yield Progress(int(found[1]), int(found[2]))
-        elif isinstance(payload, sse.Stray):
+            found = _KEEPALIVE.search(payload)
+            return [Progress(int(found[1]), int(found[2]))] if found else []
+        if isinstance(payload, sse.Stray):
             if sum(map(len, self._strays)) < _STRAY_LIMIT:
                 self._strays.append(payload[:_STRAY_LIMIT])
-            if self._draft.chunks:
-                self._draft.note(_STRAY)
+            self._draft.note(_STRAY)
         elif isinstance(payload, sse.Failure):
             self._draft.events += 1
             raise self._reported(payload)
-        else:
-            return self._last_payload(payload)
-        return b""
+        return []
 
     def _last_payload(self, payload: bytes) -> bytes:
         """The last event without its blank line; one that is cut inside its JSON is no event but a truncation."""
-        if payload == DONE:
-            return payload
-        try:
-            chunks.plain(payload, lambda kind: None)
-        except chunks.Unreadable as error:
-            if error.broken:
-                return b""
-        self._draft.note("no blank line after the last event", here=False)
-        return payload
+        if not isinstance(payload, sse.Unterminated):
+            return b""
+        if payload != DONE:
+            try:
+                chunks.plain(payload, _ignore)
+            except chunks.Unreadable as error:
+                if error.broken:
+                    return b""
+            self._draft.note("no blank line after the last event", here=False)
+        return bytes(payload)
 
     def _reported(self, payload: bytes) -> StreamError:
         try:
-            data = chunks.plain(payload, lambda kind: None)
+            data = chunks.plain(payload, _ignore)
         except chunks.Unreadable as error:
             data = error.text
         detail = failure.in_data(data, named=True) or Detail(message=clip(payload.decode(errors="replace")))
@@ -196,20 +202,13 @@ class Turn:
 
     # One chunk
 
-    def _chunk(self, payload: bytes) -> Chunk | None:
-        self._draft.chunks += 1
-        if self._strays:
-            self._draft.note(_STRAY)
-        if not self._surrogates:
-            try:
-                return chunks.decode(payload)
-            except (msgspec.MsgspecError, RecursionError):
-                pass
+    def _tolerant(self, payload: bytes) -> Chunk:
+        """A chunk that the typed decoder refused, or one that may go on with half a character."""
         try:
             chunk = chunks.tolerant(payload, self._draft.note)
         except chunks.Unreadable as error:
             self._unreadable(error, payload)
-            return None
+            return Chunk(choices=[])
         self._surrogates.mend(chunk, self._draft.note)
         return chunk
 
@@ -225,112 +224,18 @@ class Turn:
             got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self._draft.events}"
             raise ProtocolError(f"expected a payload of JSON, got {got}") from error
 
-    def _absorb(self, chunk: Chunk, payload: bytes) -> Iterator[Event]:
-        if chunk.id and not self._draft.id:
-            self._draft.id = chunk.id
-        if chunk.model and not self._draft.model:
-            self._draft.model = chunk.model
-        if chunk.prompt_progress is not None:
-            yield Progress(chunk.prompt_progress.processed, chunk.prompt_progress.total)
-        for entry in chunk.prompt_filter_results or chunk.prompt_annotations or ():
-            if isinstance(entry, dict) and entry.get("content_filter_results"):
-                yield self._draft.report("prompt", entry["content_filter_results"], None)
-        for choice in chunk.choices or ():
-            if choice.index:
-                self._draft.note(f"choice {choice.index} not read")
-            else:
-                yield from self._choice(choice)
-        self._draft.count(chunk.usage or (chunk.x_groq.usage if chunk.x_groq is not None else None))
-        if isinstance(chunk.timings, dict) and chunk.timings:
-            self._draft.timings = chunk.timings
-        if chunk.error or chunk.choices is None:
-            detail = failure.in_data(chunks.plain(payload, lambda kind: None))
-            if detail is not None:
-                raise errors.of_event(detail, f"event {self._draft.events}")
-
-    def _choice(self, choice: Choice) -> Iterator[Event]:
-        delta = choice.delta
-        if delta is None and choice.message is not None:
-            self._draft.note("message in place of delta")
-            delta = _number(choice.message)
-        if delta is not None:
-            shown = False
-            for event in self._delta(delta):
-                shown = True
-                yield event
-            if shown:
-                self._draft.tick()
-        if choice.logprobs and isinstance(choice.logprobs.get("content"), list):
-            self._draft.logprobs.extend(choice.logprobs["content"])
-        if choice.content_filter_results is not None:
-            yield from self._verdict(choice)
-        if choice.finish_reason:
-            self._draft.finish_with(choice.finish_reason)
-        if choice.matched_stop is not None:
-            self._draft.matched_stop = choice.matched_stop
-        self._draft.count(choice.usage)
-
-    def _delta(self, delta: Delta) -> Iterator[Event]:
-        """Reasoning, then text, then refusal, then calls: the order inside a delta that holds several."""
-        carrier, text = reasoning.carried(delta, self._draft.carrier)
-        if text:
-            if delta.reasoning and delta.reasoning_content not in (None, "", delta.reasoning):
-                self._draft.note("two reasoning carriers that differ")
-            yield self._draft.reasoned(text, carrier)
-        if delta.reasoning_details:
-            self._draft.details.extend(delta.reasoning_details)
-        if isinstance(delta.content, str):
-            yield from self._text(delta.content)
-        elif delta.content:
-            self._draft.note("content as a list of parts")
-            for is_reasoning, text in reasoning.parts(delta.content):
-                if is_reasoning:
-                    yield self._draft.reasoned(text, "parts")
-                else:
-                    yield from self._text(text)
-        if delta.refusal:
-            self._draft.refusals.append(delta.refusal)
-            yield Refusal(delta.refusal)
-        if delta.tool_calls:
-            yield from self._draft.calls.add(delta.tool_calls)
-        if delta.function_call is not None:
-            self._draft.note("function_call in place of tool_calls")
-            yield from self._draft.calls.add((CallPiece(index=0, function=delta.function_call),))
-
-    def _text(self, text: str) -> Iterator[Event]:
-        if not text:
-            return
-        if self._tags is None:
-            yield self._draft.said(text)
-            return
-        for is_reasoning, piece in self._tags.split(text):
-            yield self._draft.reasoned(piece, "tags") if is_reasoning else self._draft.said(piece)
-
-    def _verdict(self, choice: Choice) -> Iterator[FilterReport]:
-        """A filter's verdict on the answer; one equal to the verdict before is not reported again."""
-        raw = bytes(choice.content_filter_results or b"")
-        asynchronous = choice.content_filter_offsets is not None and choice.delta is None
-        self._draft.annotated = self._draft.annotated or asynchronous
-        results = msgspec.json.decode(raw)
-        if results and isinstance(results, dict) and (asynchronous or raw != self._last_verdict):
-            self._last_verdict = raw
-            yield self._draft.report("answer", results, choice.content_filter_offsets)
+    def _raise_reported(self, payload: bytes) -> None:
+        detail = failure.in_data(chunks.plain(payload, _ignore))
+        if detail is not None:
+            raise errors.of_event(detail, f"event {self._draft.events}")
 
     # The end
 
     def _end(self, done: bool, framed: bool) -> Iterator[Event]:
-        for is_reasoning, text in self._rest():
-            yield self._draft.reasoned(text, "tags") if is_reasoning else self._draft.said(text)
+        yield from self._unpacker.rest(self._surrogates.rest())
         if not self._draft.chunks:
             raise self._nothing()
         yield from self._draft.close(done, framed)
-
-    def _rest(self) -> Iterator[reasoning.Piece]:
-        """What was held back for a continuation that never came."""
-        if self._tags is not None:
-            yield from self._tags.rest()
-        if self._surrogates.rest():
-            yield False, "\ufffd"
 
     def _nothing(self) -> StreamError:
         """An empty stream, or one whose bytes were no events at all (a proxy that passed on an error as it was)."""
@@ -344,9 +249,5 @@ class Turn:
         return error
 
 
-def _number(delta: Delta) -> Delta:
-    """The calls of a whole message have no index: their place is it."""
-    for place, piece in enumerate(delta.tool_calls or ()):
-        if piece.index is None:
-            piece.index = place
-    return delta
+def _ignore(kind: str) -> None:
+    """Takes the repairs of a payload that is only looked at."""
