@@ -8,6 +8,7 @@ is written to be checked by eye: where the two differ, one has misread the rules
 import json
 import pathlib
 import re
+import zlib
 
 from reader_answer import Answer
 
@@ -48,9 +49,13 @@ def read(path: pathlib.Path) -> dict:
         return Answer(status).failed("ConnectError").value()
     if status >= 300:
         return Answer(status).failed(**status_error(status, body)).value()
-    if headers.get("content-type", "").split(";")[0].strip().lower() == "text/event-stream":
+    if media_type(headers) == "text/event-stream":
         return stream(Answer(status), body, end).value()
     return document(status, headers, body)
+
+
+def media_type(headers):
+    return headers.get("content-type", "").split(";")[0].strip().lower()
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------
@@ -66,12 +71,15 @@ def http(raw):
     if status < 200:
         return http(rest)
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    body, end = rest, "unframed"
     if headers.get("transfer-encoding", "").lower() == "chunked":
-        return status, headers, *unchunk(rest)
-    if "content-length" in headers:
+        body, end = unchunk(rest)
+    elif "content-length" in headers:
         length = int(headers["content-length"])
-        return status, headers, rest[:length], "framed" if len(rest) >= length else "broken"
-    return status, headers, rest, "unframed"
+        body, end = rest[:length], "framed" if len(rest) >= length else "broken"
+    if headers.get("content-encoding", "").lower() == "gzip":
+        body = zlib.decompressobj(wbits=31).decompress(body)
+    return status, headers, body, end
 
 
 def unchunk(rest):
@@ -98,7 +106,9 @@ def document(status, headers, body):
         return whole(Answer(status), value).value()
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         return {"status": status, "models": [[model["id"], context_of(model)] for model in value["data"]]}
-    if ("json" in headers.get("content-type", "") and not error_in(value)) or "access-control-max-age" in headers:
+    if media_type(headers) == "application/json" and error_in(value):  # one was asked for, and this is no answer
+        return Answer(status).failed(**stream_error(value, text_of(body))).value()
+    if media_type(headers) == "application/json" or "access-control-max-age" in headers:
         return {"status": status, "other": True}
     return Answer(status).failed("NotAStreamError", **described(value, text_of(body))).value()
 
@@ -129,16 +139,17 @@ def status_error(status, body):
     return {"name": name, **error}
 
 
-def described(value, text):
+def described(value, text, event=""):
     """Message, code, type and param of an error body, in whichever of the known shapes it comes."""
-    error = error_in(value)
+    error = error_in(value, event)
     if isinstance(value, str):
         error = {"message": value}
     elif isinstance(error, str):
         error = {**value, "message": error}
     elif not error:
         error = {"message": text.strip()}
-    message = error.get("message") or error.get("detail") or ""
+    raw = (error.get("metadata") or {}).get("raw")  # OpenRouter: what its provider said, JSON or not
+    message = described(json_or_none(raw), raw)["message"] if raw else error.get("message") or error.get("detail") or ""
     if isinstance(message, list):  # FastAPI's list of validation errors
         message = message[0].get("msg", "") if isinstance(message[0], dict) else str(message[0])
     if "<html" in message.lower():
@@ -159,7 +170,7 @@ def error_in(value, event=""):
     error = value.get("error")
     if (isinstance(error, str) and error) or (isinstance(error, dict) and any(error.values())):
         return error
-    flat = value.get("object") == "error" or "detail" in value or set(value) == {"message"}
+    flat = value.get("object") == "error" or value.get("detail") or (value.get("message") and "choices" not in value)
     return value if flat or event in ("error", "error-field") else None
 
 
@@ -178,7 +189,7 @@ def is_blocked(error):
 
 def stream(answer, body, end):
     """Read the events one after another; the first that is an error, or `[DONE]`, is the last that counts."""
-    silent = True
+    silent, failure = True, None
     for kind, data, closed in sse(answer, body):
         if kind == "comment":
             answer.keepalive(data)
@@ -187,11 +198,13 @@ def stream(answer, body, end):
             failure = payload(answer, kind, data, closed)
             if failure == "done":
                 return answer.end(done=True, end=end)
-            if failure:
+            if failure and failure != "cut":
                 return answer.failed(**failure)
+    if silent:
+        answer.repairs.clear()  # no event at all: these lines were no server-sent events to begin with
     if silent and (error := error_in(json_or_none(text_of(body)))):
         return answer.failed(**stream_error({"error": error}, ""))
-    return answer.end(done=False, end=end)
+    return answer.end(done=False, end="broken" if failure == "cut" else end)
 
 
 def sse(answer, body):
@@ -221,35 +234,37 @@ def sse(answer, body):
 
 
 def payload(answer, event, data, closed):
-    """Feed one payload to the answer; give `done`, the error it is, or nothing."""
+    """Feed one payload to the answer; give `done`, `cut` (the body ended inside it), the error it is, or nothing."""
     if data.strip() == "[DONE]":
         return "done"
+    value = json_or_none(data, answer)
+    if value is None and not closed and data.lstrip()[:1] in ("{", "["):
+        return "cut"
     if not closed:
         answer.repair("no blank line after the last event")
     if data.startswith(":"):
         return answer.repair("comment sent as data")
-    value = json_or_none(data, answer)
     if value is None:
-        return broken_payload(data, closed)
+        return broken_payload(data)
     if isinstance(value, str):
         return stream_error(value, data)
     if not isinstance(value, dict):
         return {"name": "ProtocolError"}
     answer.chunk(value)
-    return stream_error(value, data) if error_in(value, event) else None
+    return stream_error(value, data, event) if error_in(value, event) else None
 
 
-def broken_payload(data, closed):
+def broken_payload(data):
     if data.startswith('{"error"'):  # transformers serve does not escape the text: take what stands on its first line
         text = data.removeprefix('{"error": "')
         return stream_error(text.split("\n")[0], text)
     if data.lstrip()[:1] in ("{", "["):
-        return {"name": "ProtocolError"} if closed else None  # cut off inside JSON: the stream is truncated, no more
+        return {"name": "ProtocolError"}
     return stream_error(data, data) if data.strip() else None
 
 
-def stream_error(value, text):
-    error = described(value, text)
+def stream_error(value, text, event=""):
+    error = described(value, text, event)
     return {"name": "StreamOverflowError" if is_overflow(error) else "ServerStreamError", **error}
 
 
@@ -263,12 +278,14 @@ def text_of(body, answer=None):
 
 
 def json_or_none(text, answer=None):
-    """Decoded JSON, or None for what is no JSON (and for `null`); NaN and lone surrogates are noted and let through."""
+    """Decoded JSON, or None for what is no JSON (and for `null`); what JSON forbids and Python takes is noted."""
     strange = []
     try:
-        value = json.loads(text, parse_constant=strange.append)
+        value = json.loads(text, strict=False, parse_constant=strange.append)
     except ValueError:
         return None
+    if answer and re.search("[\x00-\x08\x0b\x0c\x0e-\x1f]", text):
+        answer.repair("control character in a string")
     if answer and strange:
         answer.repair("NaN or Infinity")
     if answer and re.search("[\ud800-\udfff]", json.dumps(value, ensure_ascii=False)):

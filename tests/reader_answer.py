@@ -15,6 +15,8 @@ FINISHES = {
     "max_tokens": "length",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "abort": "abort",
 }
 CUTTING = ("length", "content_filter", "abort")  # after these no call may be executed
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -27,7 +29,7 @@ class Answer:
         self.status, self.runs, self.calls, self.repairs, self.finishes = status, [], [], [], []
         self.usage, self.error, self.executable, self.complete = None, None, False, False
         self.model, self.id, self.held, self.thinking, self.offsets = "", "", "", False, False
-        self.last_report = None
+        self.last_report, self.chunks = None, 0
 
     def repair(self, kind):
         if kind not in self.repairs:
@@ -61,6 +63,7 @@ class Answer:
     # -- one chunk
 
     def chunk(self, chunk, whole=False):
+        self.chunks += 1
         self.id = self.id or self.typed(chunk, "id", str, "") or ""
         self.model = self.model or self.typed(chunk, "model", str, "") or ""
         if progress := self.typed(chunk, "prompt_progress", dict, ""):
@@ -68,6 +71,9 @@ class Answer:
         choices = self.typed(chunk, "choices", list, "") or []
         verdict = any(verdicts_in(chunk.get(name)) for name in ("prompt_filter_results", "prompt_annotations"))
         for place, choice in enumerate(choices):
+            if not isinstance(choice, dict):
+                self.repair(f"choices[{place}] of a wrong type")
+                continue
             if choice.get("index") not in (0, None):
                 self.repair(f"choice {choice['index']} not read")
                 continue
@@ -76,16 +82,17 @@ class Answer:
             if verdicts_in(report[0]) and report != self.last_report:  # the same verdict again is no news
                 verdict, self.last_report = True, report
             self.offsets = self.offsets or "content_filter_offsets" in choice
-            self.note_usage(choice.get("usage"))
+            self.note_usage(choice.get("usage"), f"choices[{place}].usage.")
         if verdict:
             self.runs.append(["filter"])
-        self.note_usage((chunk.get("x_groq") or {}).get("usage"))
-        self.note_usage(self.typed(chunk, "usage", dict, ""))
+        self.note_usage((chunk.get("x_groq") or {}).get("usage"), "x_groq.usage.")
+        self.note_usage(self.typed(chunk, "usage", dict, ""), "usage.")
 
     def choice(self, choice, path, whole):
         delta, message = self.typed(choice, "delta", dict, path), choice.get("message")
         if delta is None and isinstance(message, dict):
-            delta = message
+            calls = message.get("tool_calls") or []  # here their place counts them, as in a whole answer
+            delta = {**message, "tool_calls": [{"index": number, **call} for number, call in enumerate(calls)]}
             if not whole:
                 self.repair("message in place of delta")
         self.typed(choice, "logprobs", dict, path)
@@ -128,9 +135,23 @@ class Answer:
         self.run("reasoning" if self.thinking else "text", self.held)
         self.held = ""
 
-    def note_usage(self, usage):
-        if isinstance(usage, dict) and any(usage.get(name) is not None for name in COUNTS):
-            self.usage = usage
+    def note_usage(self, usage, path):
+        if not isinstance(usage, dict) or all(usage.get(name) is None for name in COUNTS):
+            return
+        prompt, completion = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
+        self.usage = [self.count(usage, name, path) for name in COUNTS]
+        self.usage.append(self.count(prompt, "cached_tokens", f"{path}prompt_tokens_details."))
+        reasoning = self.count(completion, "reasoning_tokens", f"{path}completion_tokens_details.")
+        self.usage.append(self.count(usage, "reasoning_tokens", path) if reasoning is None else reasoning)
+
+    def count(self, holder, name, path):
+        """A number of tokens; `12.0` and `"12"` are read as 12, what else is no whole number as nothing."""
+        value = holder.get(name)
+        if value is None or (type(value) is int and value >= 0):
+            return value
+        self.repair(f"{path}{name} of a wrong type")
+        found = re.fullmatch(r"(\d+)(\.0)?", str(value))
+        return int(found[1]) if found else None
 
     def note_finish(self, raw):
         reason = FINISHES.get(raw.lower(), raw)
@@ -194,7 +215,7 @@ class Answer:
         finish = self.finish_reason()
         if not done and (not finish or end == "broken" or (end == "unframed" and (self.calls or self.offsets))):
             return self.failed("TruncatedError")
-        if not finish and self.calls:
+        if not finish and (self.calls or not self.chunks):  # a bare [DONE] is no answer
             return self.failed("TruncatedError")
         if not finish:
             self.repair("no finish reason")
@@ -238,7 +259,7 @@ class Answer:
                 "calls": calls if self.executable else [],
                 "unfinished": [] if self.executable else calls,
                 "finish_reason": self.finish_reason(),
-                "usage": counts(self.usage),
+                "usage": self.usage,
                 "model": self.model,
                 "id": self.id,
                 "complete": self.complete,
@@ -249,15 +270,15 @@ class Answer:
 
 
 def parts(content):
-    """(kind, text) of a content, string or list of parts; a thinking part holds text parts of its own."""
+    """(kind, text) of a content, string or list of parts; parts of another type are not read."""
     if isinstance(content, str):
         return [("text", content)]
     pairs = []
     for part in content or []:
-        if part.get("type") == "thinking":
-            inner = part.get("thinking")
-            pairs += [("reasoning", text) for _, text in parts(inner)]
-        elif isinstance(part.get("text"), str):
+        if part.get("type") in ("thinking", "reasoning"):  # Mistral's and Databricks'; it may hold parts of its own
+            inner = part.get("thinking") or part.get("summary") or part.get("text") or ""
+            pairs.append(("reasoning", inner if isinstance(inner, str) else "".join(item["text"] for item in inner)))
+        elif part.get("type") == "text":
             pairs.append(("text", part["text"]))
     return pairs
 
@@ -271,16 +292,6 @@ def verdicts_in(value):
     if isinstance(value, list):
         return any(verdicts_in(item.get("content_filter_results")) for item in value)
     return bool(value)
-
-
-def counts(usage):
-    if usage is None:
-        return None
-    prompt, completion = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
-    reasoning = completion.get("reasoning_tokens")
-    values = [usage.get(name) for name in COUNTS] + [prompt.get("cached_tokens")]
-    values.append(usage.get("reasoning_tokens") if reasoning is None else reasoning)
-    return [int(value) if isinstance(value, (int, float)) else None for value in values]
 
 
 def without_surrogates(value):

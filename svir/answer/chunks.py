@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -21,9 +22,12 @@ DONE = b"[DONE]"
 Count = Annotated[int, Meta(ge=0)]
 
 
+_NOTHING = Raw()
+
+
 class Function(Struct, gc=False):
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: Any = None
 
 
 class CallPiece(Struct, gc=False):
@@ -65,7 +69,7 @@ class Choice(Struct, gc=False):
     index: int | None = None
     message: Delta | None = None
     logprobs: dict[str, Any] | None = None
-    content_filter_results: Raw | None = None
+    content_filter_results: Raw = _NOTHING
     content_filter_offsets: Any = None
     usage: UsageField | None = None
     matched_stop: Any = None
@@ -98,6 +102,59 @@ class Chunk(Struct, gc=False):
 decode: Callable[[bytes], Chunk] = msgspec.json.Decoder(Chunk).decode
 
 
+_decode_list: Callable[[bytes], list[Chunk]] = msgspec.json.Decoder(list[Chunk]).decode
+
+
+def decode_run(run: list[bytes], /) -> list[Chunk] | None:
+    """Several payloads decoded in one go, `None` unless each of them is a chunk: then one by one tells which is not.
+
+    No two of them can be read as one: a line feed cannot stand in a string, and an object over two payloads would
+    leave one chunk too few.
+    """
+    try:
+        decoded = _decode_list(b"[%b]" % b"\n,\n".join(run))
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return decoded if len(decoded) == len(run) else None
+
+
+def only_text(chunk: Chunk, /) -> str:
+    """The text of a chunk that brings nothing beside it, else "": nearly every chunk is one of these."""
+    choices = chunk.choices
+    if (
+        choices is None
+        or len(choices) != 1
+        or chunk.usage is not None
+        or chunk.timings is not None
+        or chunk.error is not None
+        or chunk.prompt_progress is not None
+        or chunk.x_groq is not None
+        or chunk.prompt_filter_results is not None
+        or chunk.prompt_annotations is not None
+    ):
+        return ""
+    choice = choices[0]
+    delta = choice.delta
+    if (
+        delta is None
+        or choice.finish_reason
+        or choice.index
+        or choice.logprobs is not None
+        or choice.content_filter_results is not _NOTHING
+        or choice.matched_stop is not None
+        or choice.usage is not None
+        or delta.tool_calls
+        or delta.reasoning_content
+        or delta.reasoning
+        or delta.reasoning_details
+        or delta.refusal
+        or delta.function_call is not None
+    ):
+        return ""
+    content = delta.content
+    return content if isinstance(content, str) else ""
+
+
 class Unreadable(ValueError):
     """A payload that is no JSON object: `text` is what it holds; `broken`: it began like one, or is another value."""
 
@@ -119,10 +176,23 @@ def plain(payload: bytes, note: Callable[[str], None], /) -> Any:
         note("invalid UTF-8")
         text = payload.decode(errors="replace")
     try:
-        data = json.loads(text, strict=False, parse_constant=lambda name: note("NaN or Infinity"))
+        data = _loads(text, note)
         return _scrub(data, note) if "\\u" in text else data
     except (ValueError, RecursionError) as error:
         raise Unreadable(text, broken=text.lstrip()[:1] in ("{", "[")) from error
+
+
+def _loads(text: str, note: Callable[[str], None]) -> Any:
+    constants: list[str] = []
+    try:
+        data = json.loads(text, parse_constant=constants.append)
+    except ValueError:
+        constants.clear()
+        data = json.loads(text, strict=False, parse_constant=constants.append)
+        note("control character in a string")
+    if constants:
+        note("NaN or Infinity")
+    return data
 
 
 def tolerant(payload: bytes, note: Callable[[str], None], /) -> Chunk:
@@ -154,7 +224,7 @@ def _fit(value: Any, kind: Any, path: str, note: Callable[[str], None]) -> Any:
         if option is Raw:
             return Raw(json.dumps(value).encode())
         if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
-            hints = get_type_hints(option, include_extras=True)
+            hints = _hints(option)
             known = {name: value[name] for name in hints if name in value}
             return option(**{name: _fit(v, hints[name], f"{path}.{name}", note) for name, v in known.items()})
         if isinstance(value, list) and get_origin(option) is list:
@@ -174,6 +244,11 @@ def _fit_items(values: list[Any], kind: Any, path: str, note: Callable[[str], No
         if value is None:
             note(f"{path.lstrip('.')}[{n}] of a wrong type")
     return [item for item in fitted if item is not None]
+
+
+@cache
+def _hints(kind: type[Struct]) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _converts(value: Any, kind: Any, *, strict: bool) -> bool:

@@ -133,6 +133,15 @@ class Draft:
         self._texts.append(text)
         return Text(text)
 
+    def token(self, text: str) -> Text:
+        """`said` and `tick` in one, for the chunk that is only text."""
+        self._texts.append(text)
+        self.shown += 1
+        self._last_shown = self._clock()
+        if self._first_shown is None:
+            self._first_shown = self._last_shown
+        return Text(text)
+
     def reasoned(self, text: str, carrier: str) -> Reasoning:
         self.carrier = self.carrier or carrier
         self._reasonings.append(text)

@@ -13,23 +13,18 @@ Piece = tuple[bool, str]
 """Whether a text is reasoning, and the text."""
 
 
-def carried(delta: Delta, before: str, /) -> tuple[str, str]:
+def carried(delta: Delta, /) -> tuple[str, str]:
     """The carrier that a delta's reasoning came in, and the text; two empty strings for none.
 
-    The first carrier that is not empty counts: mlx-vlm sends every piece twice. The text of
-    `reasoning_details` counts only in streams in which no other carrier has it (OpenRouter repeats it there).
-
-    Args:
-        before: the carrier of earlier deltas, "" for none.
+    The first carrier that is not empty counts, never two of them: mlx-vlm sends every piece twice, OpenRouter a second
+    time in `reasoning_details`, whose text counts where no other carrier has it.
     """
     if delta.reasoning_content:
         return "reasoning_content", delta.reasoning_content
     if delta.reasoning:
         return "reasoning", delta.reasoning
-    if delta.reasoning_details and before in ("", "reasoning_details"):
-        text = "".join(_detail_texts(delta.reasoning_details))
-        return ("reasoning_details", text) if text else ("", "")
-    return "", ""
+    text = "".join(_detail_texts(delta.reasoning_details or []))
+    return ("reasoning_details", text) if text else ("", "")
 
 
 def _detail_texts(details: list[Any]) -> Iterator[str]:
@@ -77,11 +72,8 @@ class ThinkTags:
     def __init__(self) -> None:
         self.inside = False
         self.held = ""
-
-    @property
-    def idle(self) -> bool:
-        """Outside of any tag, and nothing held back."""
-        return not self.inside and not self.held
+        self.idle = True
+        """Outside of any tag, with nothing held back."""
 
     def split(self, text: str, /) -> Iterator[Piece]:
         text = self.held + text
@@ -95,6 +87,7 @@ class ThinkTags:
                 yield self.inside, before
             if found:
                 self.inside = not self.inside
+        self.idle = not (self.inside or self.held)
 
     def rest(self) -> Iterator[Piece]:
         """What was held back; at the end of the answer it is text."""

@@ -1,8 +1,8 @@
 """Server-sent events: blocks of bytes, cut anywhere, become payloads (WHATWG framing).
 
 Lines end in LF, CR or CRLF, on bytes: a JSON string may hold U+2028 or U+0085, which `str.splitlines` would cut at.
-A block in which whole events lie is cut at its blank lines; everything else goes line by line. Both are linear:
-an unfinished line is kept in pieces and joined once.
+A block in which whole events lie is cut at its blank lines in one go; everything else goes line by line. Both are
+linear: an unfinished line is kept in pieces and joined once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class Unterminated(bytes):
     """The data of a last event whose blank line never came."""
 
 
-def payloads(blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 * 2**20) -> Iterator[bytes]:
+def payloads(
+    blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 * 2**20
+) -> Iterator[bytes | list[bytes]]:
     """The payload of each event, as soon as its blank line is there.
 
     Args:
@@ -41,9 +43,9 @@ def payloads(blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 *
         limit: bytes that one event may take.
 
     Yields:
-        Plain `bytes` for the data of an event, several lines joined by LF, empty ones left out; and where they
-        occur `Failure`, `Comment`, `Stray` and `Unterminated`. The `id` and `retry` fields are passed over, and
-        so are event names other than `error`: the payload decides what it is.
+        Plain `bytes` for the data of an event, several lines joined by LF, empty ones left out; a list of them where
+        one block completes several; and in their place `Failure`, `Comment`, `Stray` and `Unterminated`. The `id` and
+        `retry` fields are passed over, and so are event names other than `error`: the payload decides what it is.
 
     Raises:
         TooLargeError: an event or a line over `limit`.
@@ -55,16 +57,18 @@ def payloads(blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 *
     size = 0
     after_cr = False
     for block in _without_bom(iter(blocks)):
-        if block[:6] == b"data: " and block[-2:] == b"\n\n" and not (tail or event.open or after_cr):
-            # Mostly a block is one HTTP chunk and that one event.
-            payload = block[6:-2]
-            if payload and b"\n" not in payload and b"\r" not in payload and len(payload) <= limit:
-                yield payload
-                continue
+        if (
+            block[:6] == b"data: "
+            and 6 < block.find(b"\n") == len(block) - 2
+            and not (tail or event.open or block[-1:] != b"\n" or b"\r" in block or len(block) > limit)
+        ):
+            # Mostly a block is one HTTP chunk, and that one event.
+            after_cr = False
+            yield block[6:-2]
+            continue
         if after_cr and block:
             block = block.removeprefix(b"\n")
             after_cr = False
-        after_cr = after_cr or block[-1:] == b"\r"
         if tail:
             tail.append(block)
             size += len(block)
@@ -74,23 +78,24 @@ def payloads(blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 *
                 continue
             block = b"".join(tail)
             tail.clear()
-        if event.open or b"\r" in block or len(block) > limit:
+        if event.open or block[:6] != b"data: " or b"\r" in block or len(block) > limit:
+            after_cr = after_cr or block[-1:] == b"\r"
             *lines, rest = _cut(block)
+            for line in lines:
+                yield from event.feed(line)
         else:
             whole, blank, rest = block.rpartition(b"\n\n")
             if blank:
-                if whole[:6] == b"data: ":
-                    # What lies between "data: " and the next one is a payload, unless another line is in it.
-                    for payload in whole[6:].split(b"\n\ndata: "):
-                        if b"\n" in payload:
-                            yield from event.feed_all(b"data: " + payload)
-                        elif payload:
-                            yield payload
+                run = whole[6:].split(b"\n\ndata: ")
+                if whole.count(b"\n") == 2 * len(run) - 2 and b"" not in run:
+                    yield run[0] if len(run) == 1 else run
                 else:
-                    yield from event.feed_all(whole)
+                    # Comments, names, or data in several lines lie between.
+                    for line in (*whole.split(b"\n"), b""):
+                        yield from event.feed(line)
             *lines, rest = rest.split(b"\n")
-        for line in lines:
-            yield from event.feed(line)
+            for line in lines:
+                yield from event.feed(line)
         size = event.size + len(rest)
         if size > limit:
             raise _too_large(limit)
@@ -136,12 +141,6 @@ class _Event:
             yield Failure(value)
         elif name not in (b"id", b"retry"):
             yield Stray(line)
-
-    def feed_all(self, lines: bytes) -> Iterator[bytes]:
-        """Whole lines ended by LF, the last one by a blank line."""
-        for line in lines.split(b"\n"):
-            yield from self.feed(line)
-        yield from self.feed(b"")
 
     def end(self) -> Iterator[bytes]:
         """The body is over: what is pending is handed on, because gateways leave out the last blank line."""

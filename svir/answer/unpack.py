@@ -26,6 +26,11 @@ class Unpacker:
         self._tags = reasoning.ThinkTags() if think_tags else None
         self._last_verdict: tuple[bytes, Any] = (b"", None)
 
+    def is_plain(self, text: str, /) -> bool:
+        """Whether a text has nothing to do with think tags."""
+        tags = self._tags
+        return tags is None or ("<" not in text and tags.idle)
+
     def take(self, chunk: Chunk, /) -> list[Event]:
         """The events of a chunk, in order. This runs for every token: a rare field costs one look."""
         draft = self._draft
@@ -61,7 +66,7 @@ class Unpacker:
                 draft.tick()
         if choice.logprobs is not None:
             draft.logprobs.extend(choice.logprobs.get("content") or ())
-        if choice.content_filter_results is not None:
+        if choice.content_filter_results:
             self._verdict(choice, events)
         if choice.finish_reason:
             draft.finish_with(choice.finish_reason)
@@ -75,21 +80,21 @@ class Unpacker:
         content = delta.content
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             self._reasoning(delta, events)
-        if content:
-            if isinstance(content, str):
+        if isinstance(content, str):
+            if content:
                 self._text(content, events)
-            else:
-                self._parts(content, events)
+        elif content is not None:
+            self._parts(content, events)
         if delta.refusal:
             events.append(self._draft.refused(delta.refusal))
         if delta.tool_calls:
             events += self._draft.calls.add(delta.tool_calls)
-        if delta.function_call is not None:
+        elif delta.function_call is not None:
             self._draft.note("function_call in place of tool_calls")
             events += self._draft.calls.add((CallPiece(index=0, function=delta.function_call),))
 
     def _reasoning(self, delta: Delta, events: list[Event]) -> None:
-        carrier, text = reasoning.carried(delta, self._draft.carrier)
+        carrier, text = reasoning.carried(delta)
         if text:
             if delta.reasoning and delta.reasoning_content not in (None, "", delta.reasoning):
                 self._draft.note("two reasoning carriers that differ")
@@ -98,11 +103,10 @@ class Unpacker:
             self._draft.details.extend(delta.reasoning_details)
 
     def _text(self, text: str, events: list[Event]) -> None:
-        tags = self._tags
-        if tags is None or ("<" not in text and tags.idle):
+        if self.is_plain(text):
             events.append(self._draft.said(text))
-        else:
-            for is_reasoning, piece in tags.split(text):
+        elif self._tags is not None:
+            for is_reasoning, piece in self._tags.split(text):
                 events.append(self._draft.reasoned(piece, "tags") if is_reasoning else self._draft.said(piece))
 
     def _parts(self, content: list[Any], events: list[Event]) -> None:
@@ -121,12 +125,10 @@ class Unpacker:
         """A filter's verdict on the answer; the same one again, about the same text, is not reported again."""
         offsets = choice.content_filter_offsets
         self._draft.annotated = self._draft.annotated or offsets is not None
-        verdict = bytes(choice.content_filter_results or b""), offsets
-        if verdict == self._last_verdict:
-            return
-        self._last_verdict = verdict
-        results = msgspec.json.decode(verdict[0])
+        verdict = bytes(choice.content_filter_results), offsets
+        results = msgspec.json.decode(verdict[0]) if verdict != self._last_verdict else None
         if results and isinstance(results, dict):
+            self._last_verdict = verdict
             events.append(self._draft.report("answer", results, offsets))
 
     def rest(self, text: str) -> Iterator[Event]:
