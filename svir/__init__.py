@@ -45,9 +45,10 @@ from .events import (
     ToolCallDelta,
     Usage,
 )
-from .request.media import Image
+from .request.media import Audio, Image, Video
 from .request.messages import assistant, developer, system, tool_result, user
 from .request.options import Options
+from .request.textfile import TextFile
 from .stream import Stream
 from .wire.call import Cancel, Timeout
 from .wire.retry import Retry
@@ -55,6 +56,7 @@ from .wire.retry import Retry
 __version__ = "0.1.0"
 
 __all__ = [
+    "Audio",
     "AuthenticationError",
     "Cancel",
     "Cancelled",
@@ -88,6 +90,7 @@ __all__ = [
     "StreamError",
     "SvirError",
     "Text",
+    "TextFile",
     "TimedOut",
     "Timeout",
     "TooLargeError",
@@ -95,6 +98,7 @@ __all__ = [
     "ToolCallDelta",
     "TruncatedError",
     "Usage",
+    "Video",
     "assistant",
     "developer",
     "system",

@@ -1,7 +1,7 @@
 """A request -> segments of exact total length, iterable again.
 
-The request is encoded once, with a NUL in the place of each medium: JSON text never holds a raw one. Cut there, it is
-a list of texts with media between them, and its length is a sum. Nothing of a medium is read before its turn comes.
+The request is encoded once, with a NUL in the place of each segment: JSON text never holds a raw one. Cut there, it is
+a list of texts with segments between them, and its length is a sum. Nothing of a medium is sent before its turn comes.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 from binascii import b2a_base64
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from math import isfinite
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
-from ..errors import RequestError
-from .media import Medium, Source, Sources
+from .opened import Source
+from .sources import Sources
+from .values import Leaf, Segment, encode, escaped
 
 try:
     from pybase64 import b64encode
@@ -33,87 +32,68 @@ class Body:
     """The bytes of one request.
 
     Args:
-        fields: the request as plain data; a `Medium` may stand wherever a string may.
-        sources: opens and holds what the media read from.
+        fields: the request as plain data; a leaf (`Image`, `TextFile`, ...) may stand wherever a string may.
+        sources: opens and holds what the leaves read from.
 
     Raises:
         RequestError: a value that JSON cannot hold, with its path.
-        SourceError: a medium cannot be opened or is of an unknown type.
+        SourceError: a leaf's source cannot be opened, is of an unknown type, or no UTF-8 where it is text.
     """
 
     def __init__(self, fields: Mapping[str, Any], sources: Sources, /) -> None:
         self._sources = sources
-        self._media: list[tuple[Medium, Source, bytes]] = []
-        _check(fields, "")
-        self._texts = msgspec.json.encode(fields, enc_hook=self._hole).split(_HOLE)
-        self.length = sum(map(len, self._texts)) + sum(
-            len(prefix) + 4 * -(-source.size // 3) for _, source, prefix in self._media
-        )
+        self._segments: list[Segment] = []
+        self._texts = encode(fields, self._hole).split(_HOLE)
+        self.length = sum(map(len, self._texts)) + sum(segment.length for segment in self._segments)
 
-    def _hole(self, medium: Medium) -> Raw:
-        if isinstance(medium.source, str):
-            return Raw(msgspec.json.encode(medium.source))
-        source = self._sources.open(medium.source)
-        self._media.append((medium, source, medium.prefix(self._sources.head(source))))
-        return Raw(b'"' + _HOLE + b'"')
+    def _hole(self, leaf: Leaf) -> Raw:
+        written: list[bytes] = []
+        for part in leaf.parts(self._sources):
+            if isinstance(part, str):
+                written.append(escaped(part))
+            else:
+                self._segments.append(part)
+                written.append(_HOLE)
+        return Raw(b'"%b"' % b"".join(written))
 
     def __len__(self) -> int:
         return self.length
 
     def __iter__(self) -> Iterator[bytes]:
-        """Blocks of about 64 KiB: what is smaller is joined with what follows, so that it is no packet of its own.
+        """Blocks of 64 to 128 KiB, the last one shorter, so that a small request is one block and one packet.
 
         Raises:
-            SourceError: a source gave fewer or more bytes than announced; not a byte over `length` was handed on.
+            SourceError: a source changed; not a byte over `length` was handed on, and not all of them.
         """
         pending: list[bytes] = []
         size = 0
         for piece in self._pieces():
-            pending.append(piece)
-            size += len(piece)
-            if size >= _FLUSH:
-                yield b"".join(pending) if len(pending) > 1 else piece
-                pending.clear()
-                size = 0
+            for start in range(0, len(piece), _FLUSH):
+                part = piece[start : start + _FLUSH]
+                pending.append(part)
+                size += len(part)
+                if size >= _FLUSH:
+                    yield b"".join(pending) if len(pending) > 1 else part
+                    pending.clear()
+                    size = 0
         if pending:
             yield b"".join(pending)
 
     def _pieces(self) -> Iterator[bytes]:
         yield self._texts[0]
-        for (medium, source, prefix), text in zip(self._media, self._texts[1:], strict=True):
-            yield prefix
-            for block in self._sources.blocks(source, medium):
-                yield _encode_base64(block)
+        for segment, text in zip(self._segments, self._texts[1:], strict=True):
+            yield from segment.blocks()
             yield text
 
 
-def _check(value: Any, path: str) -> None:
-    """Refuses what JSON cannot hold. The encoder alone would send NaN as null and bytes as base64."""
-    if isinstance(value, str):
-        if not value.isascii():
-            _check_text(value, path)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            if not isinstance(key, str | int):
-                raise _misfit(f"a {key.__class__.__name__} as a key", path)
-            _check(str(key), f"{path}.{key!r}")
-            _check(item, f"{path}.{key}")
-    elif isinstance(value, list | tuple):
-        for n, item in enumerate(value):
-            _check(item, f"{path}[{n}]")
-    elif isinstance(value, float):
-        if not isfinite(value):
-            raise _misfit(str(value), path)
-    elif value is not None and not isinstance(value, int | Medium):
-        raise _misfit(f"a {value.__class__.__name__}", path)
+class Base64:
+    """A source as base64."""
 
+    def __init__(self, sources: Sources, source: Source, /) -> None:
+        self._sources = sources
+        self._source = source
+        self.length = 4 * -(-source.size // 3)
 
-def _check_text(text: str, path: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise _misfit(f"a lone surrogate at character {error.start}", path) from error
-
-
-def _misfit(got: str, path: str) -> RequestError:
-    return RequestError(f"expected a request of JSON values, got {got} at {path.lstrip('.') or 'its top'}")
+    def blocks(self) -> Iterator[bytes]:
+        for block in self._sources.blocks(self._source):
+            yield _encode_base64(block)

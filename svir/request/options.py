@@ -1,15 +1,16 @@
 """Every request field once: its type, its bounds, its name on the wire.
 
 `Options` is read by type checkers, by msgspec at run time, and by people. Sources: OpenAI's API reference for chat
-completions; SGLang's page for the fields under "SGLang".
+completions; SGLang's page for the fields under "SGLang" (its bounds are those of its `SamplingParams.verify`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -20,11 +21,55 @@ Tokens: TypeAlias = Annotated[int, Meta(ge=1)]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
 Bias: TypeAlias = Annotated[float, Meta(ge=-100, le=100)]
+Phrase: TypeAlias = Annotated[str, Meta(min_length=1)]
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class Options(TypedDict, total=False):
-    """The options of a request; a value of `None`, like one left out, is not sent."""
+    """The options of a request. `None`, like an empty list of tools, is the same as leaving one out: it is not sent.
+
+    What a server does with an option it does not know is its own affair: most ignore it.
+
+    Args:
+        max_tokens, max_completion_tokens: tokens of the answer at most, from 1; the first is the older name, which
+            every server knows, the second counts reasoning too.
+        temperature: from 0, which always takes the likeliest token, to 2.
+        top_p: sample from the likeliest tokens that together have this probability, above 0 up to 1.
+        n: 1, the number of answers; more are not supported.
+        stop: texts that end the answer, none of them empty; OpenAI takes four.
+        seed: makes sampling repeatable, a signed 64-bit number.
+        frequency_penalty, presence_penalty: from -2 to 2; above 0 for fewer repetitions.
+        logit_bias: token ids to what is added to their logits, from -100 to 100.
+        logprobs: whether to send the log probability of each token.
+        top_logprobs: how many alternatives to send with each, from 0 to 20; needs `logprobs`.
+        tools: functions the model may call, in the API's form.
+        tool_choice: "auto", "none", "required", or `{"type": "function", "function": {"name": ...}}`; needs `tools`.
+        parallel_tool_calls: whether one answer may hold several calls; needs `tools`.
+        response_format: `{"type": "text"}`, `{"type": "json_object"}`, or `{"type": "json_schema", "json_schema":
+            {"name": ..., "schema": ..., "strict": ...}}` with a name of 1 to 64 letters, digits, _ and -.
+        reasoning_effort: how much to reason; each model knows some of the words.
+        stream_options: switches of the stream; `include_usage` is on unless it is set here.
+        user: a stable name for whoever is asking.
+        metadata: strings kept with a stored answer (OpenAI).
+
+    SGLang (vLLM and llama.cpp know several):
+        top_k: sample from so many of the likeliest tokens; -1 for all.
+        min_p: sample from tokens with this share of the likeliest one's probability, from 0 to 1.
+        repetition_penalty: above 0 up to 2; 1 is none.
+        stop_token_ids, stop_regex: more that ends the answer.
+        min_tokens: tokens before it may end, from 0.
+        regex, ebnf: a form the answer must have.
+        ignore_eos: go on after the model's own end.
+        skip_special_tokens: whether to leave special tokens out of the text.
+        no_stop_trim: whether to leave the stop text in the answer.
+        continue_final_message: go on with the last message, which is an assistant's.
+        separate_reasoning, stream_reasoning: whether reasoning comes apart from the text, and piece by piece.
+        chat_template_kwargs: variables of the chat template, such as `{"enable_thinking": False}`.
+        lora_path: an adapter's weights, on the server.
+        custom_logit_processor: a serialised processor.
+        min_dynamic_patch, max_dynamic_patch: patches that a picture is cut into, from 1.
+        return_hidden_states, return_routed_experts, return_cached_tokens_details: more to send with the answer.
+    """
 
     # OpenAI and those who follow it
     max_tokens: Tokens | None
@@ -32,7 +77,7 @@ class Options(TypedDict, total=False):
     temperature: Annotated[float, Meta(ge=0, le=2)] | None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None
     n: Literal[1] | None
-    stop: str | list[str] | None
+    stop: Phrase | list[Phrase] | None
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None
     frequency_penalty: Penalty | None
     presence_penalty: Penalty | None
@@ -40,7 +85,7 @@ class Options(TypedDict, total=False):
     logprobs: bool | None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None
     tools: list[Any] | None
-    tool_choice: str | dict[str, Any] | None
+    tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None
     parallel_tool_calls: bool | None
     response_format: dict[str, Any] | None
     reasoning_effort: Effort | None
@@ -51,11 +96,11 @@ class Options(TypedDict, total=False):
     top_k: Annotated[int, Meta(ge=-1)] | None
     min_p: Share | None
     repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None
-    stop_token_ids: list[int] | None
-    stop_regex: str | list[str] | None
+    stop_token_ids: list[Annotated[int, Meta(ge=0)]] | None
+    stop_regex: Phrase | list[Phrase] | None
     min_tokens: Annotated[int, Meta(ge=0)] | None
-    regex: str | None
-    ebnf: str | None
+    regex: Phrase | None
+    ebnf: Phrase | None
     ignore_eos: bool | None
     skip_special_tokens: bool | None
     no_stop_trim: bool | None
@@ -72,73 +117,164 @@ class Options(TypedDict, total=False):
     return_cached_tokens_details: bool | None
 
 
-NAMES = frozenset(Options.__annotations__)
+def _without_none(hint: Any) -> Any:
+    """`None` is not sent, so messages need not offer it."""
+    return Union[tuple(kind for kind in get_args(hint) if kind is not NoneType)]  # noqa: UP007
+
+
+_TYPES = {name: _without_none(hint) for name, hint in get_type_hints(Options, include_extras=True).items()}
 _OWN = ("model", "messages", "stream")
 
 
-def checked(options: Mapping[str, Any], extra: Mapping[str, Any] | None, /) -> dict[str, Any]:
+def checked(options: Mapping[str, Any], extra: Mapping[str, Any] | None = None, /) -> dict[str, Any]:
     """The fields to send beside model, messages and stream.
 
     Args:
         options: fields of `Options`.
-        extra: fields that only this server knows; they are not checked and win over `options`.
+        extra: fields that only this server knows; they are not checked, sent even when `None`, and win over `options`.
 
     Raises:
-        RequestError: an unknown name, a value of the wrong type or out of bounds, a `tool_choice` without tools, or
-            an `extra` that shadows model, messages or stream.
+        RequestError: an unknown name, a value of the wrong type or out of bounds, a field without the one it needs,
+            or an `extra` that shadows model, messages or stream.
     """
     fields = {name: value for name, value in options.items() if value is not None}
-    if unknown := fields.keys() - NAMES:
-        raise _unknown(min(unknown))
+    for name, value in fields.items():
+        if name not in _TYPES:
+            raise _unknown(name)
+        _check(name, value)
+    # A list without tools says that there are none; OpenAI refuses it.
+    if "tools" in fields and not fields["tools"]:
+        del fields["tools"]
+    _check_extra(extra or {})
+    _check_together(fields, fields | dict(extra or {}))
+    return fields | dict(extra or {})
+
+
+def _check(name: str, value: Any) -> None:
+    if isinstance(value, float):
+        value = float(value)  # numpy's is a subclass
     try:
-        msgspec.convert(fields, Options)
+        msgspec.convert(value, _TYPES[name])
     except msgspec.ValidationError as error:
-        raise RequestError(_described(str(error), fields)) from error
-    _check_together(fields)
-    if extra:
-        if shadowed := extra.keys() & set(_OWN):
-            raise RequestError(f"expected extra fields beside model, messages and stream, got {min(shadowed)!r}")
-        fields.update(extra)
-    return fields
+        place, got = _place(name, value, str(error))
+        expected = _expected(str(error), _TYPES[name])
+        raise RequestError(f"expected {expected} for {place}, got {_shown(got)}") from error
 
 
-def _check_together(fields: dict[str, Any]) -> None:
-    if "tool_choice" in fields and not fields.get("tools"):
-        # Azure answers 400.
-        raise RequestError("expected tools beside tool_choice, got none")
-    if "top_logprobs" in fields and not fields.get("logprobs"):
-        raise RequestError("expected logprobs=True beside top_logprobs")
-    if (format := fields.get("response_format")) is not None:
-        _check_format(format)
+def _expected(message: str, hint: Any) -> str:
+    """msgspec's words in Python's terms, and the words of a `Literal`, which it does not list."""
+    if words := [repr(word) for word in _words(hint)]:
+        if any(get_origin(kind) is dict for kind in get_args(hint)):
+            words.append("a dict")
+        return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    said = message.removeprefix("Expected ").split(", got")[0].split(" - at")[0]
+    return said.replace("array", "list").replace("object", "dict")
 
 
-def _check_format(format: dict[str, Any]) -> None:
-    kind = format.get("type")
-    if not isinstance(kind, str):
-        raise RequestError(f"expected a type in response_format, got {clip(repr(format))}")
-    if kind != "json_schema":
+def _words(hint: Any) -> Iterator[Any]:
+    if get_origin(hint) is Literal:
+        yield from get_args(hint)
+    else:
+        for kind in get_args(hint):
+            yield from _words(kind)
+
+
+def _place(name: str, value: Any, message: str) -> tuple[str, Any]:
+    """Where in a field the misfit is, and what stands there. msgspec does not say at which key."""
+    if " - at `key`" in message:
+        return f"a key of {name}", next(key for key in value if not _converts(name, {key: value[key]}))
+    if " - at `$[...]`" in message:
+        key = next(key for key in value if not _converts(name, {key: value[key]}))
+        return f"{name}[{key!r}]", value[key]
+    if index := re.search(r"`\$\[(\d+)\]`$", message):
+        return f"{name}[{index[1]}]", value[int(index[1])]
+    return name, value
+
+
+def _converts(name: str, value: Any) -> bool:
+    try:
+        msgspec.convert(value, _TYPES[name])
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _check_extra(extra: Mapping[str, Any]) -> None:
+    if not isinstance(extra, Mapping):
+        raise RequestError(f"expected a mapping of field names as extra, got {extra.__class__.__name__}")
+    if shadowed := [name for name in _OWN if name in extra]:
+        raise RequestError(f"expected extra fields beside model, messages and stream, got {shadowed[0]!r}")
+
+
+def _check_together(fields: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
+    """What is right by itself and wrong in company; what a field needs may come from `extra`."""
+    for name in ("tool_choice", "parallel_tool_calls"):
+        # Azure and OpenAI answer 400.
+        if name in fields and not sent.get("tools"):
+            raise RequestError(f"expected tools beside {name}, got none")
+    if fields.get("top_logprobs") and not sent.get("logprobs"):
+        raise RequestError("expected logprobs=True beside top_logprobs, got none")
+    if isinstance(choice := fields.get("tool_choice"), Mapping):
+        _check_function(choice, "tool_choice")
+    for n, tool in enumerate(fields.get("tools", ())):
+        if isinstance(tool, Mapping):
+            _check_function(tool, f"tools[{n}]")
+    if "response_format" in fields:
+        _check_format(fields["response_format"])
+
+
+def _check_function(value: Mapping[str, Any], place: str) -> None:
+    """A tool, or the choice of one. Other types than "function" are a server's own."""
+    if _kind(value, place) != "function":
+        return
+    function = value.get("function")
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(name, str) or not name:
+        raise RequestError(f"expected a name at {place}.function.name, got {_shown(value)}")
+
+
+def _check_format(format: Mapping[str, Any]) -> None:
+    if _kind(format, "response_format") != "json_schema":
         return
     inner = format.get("json_schema")
-    name = inner.get("name") if isinstance(inner, dict) else None
+    name = inner.get("name") if isinstance(inner, Mapping) else None
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-        raise RequestError(
-            f"expected response_format.json_schema.name of 1 to 64 letters, digits, _ and -, got {clip(repr(name))}"
-        )
+        place = "response_format.json_schema.name"
+        raise RequestError(f"expected 1 to 64 letters, digits, _ and - at {place}, got {_shown(name)}")
+
+
+def _kind(value: Mapping[str, Any], place: str) -> str:
+    kind = value.get("type")
+    if not isinstance(kind, str):
+        raise RequestError(f"expected a type at {place}.type, got {_shown(value)}")
+    return kind
+
+
+def _shown(value: Any) -> str:
+    return clip(repr(value), 80)
 
 
 def _unknown(name: str) -> RequestError:
     if name in _OWN:
         return RequestError(f"expected {name} as an argument of its own, got it among the options")
-    near = get_close_matches(name, NAMES, 1)
+    near = get_close_matches(name, _TYPES, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return RequestError(f"expected an option that svir knows, got {name!r} (extra={{...}} sends any field){hint}")
 
 
-def _described(message: str, fields: dict[str, Any]) -> str:
-    """msgspec's words with the field's name and the value: "expected `float` <= 2.0 for temperature, got 3.0"."""
-    said, _, path = message.partition(" - at `$")
-    path = path.strip("`.")
-    name = re.split(r"[.\[]", path)[0]
-    got = f", got {clip(repr(fields[name]), 80)}" if name in fields else ""
-    said = said.split(", got")[0]
-    return f"{said[:1].lower()}{said[1:]} for {path or 'an option'}{got}"
+OPTIONAL = ("reasoning_effort", "stream_options")
+"""Fields that a stricter server may refuse although nothing of the answer hangs on them."""
+
+
+def refused(request: Mapping[str, Any], said: str, /) -> set[str]:
+    """The optional fields of a request that a rejection is about; all of them when it names no field at all.
+
+    Args:
+        said: what the server said. vLLM's template writes "reasoning effort", with a blank.
+    """
+    carried = {name for name in OPTIONAL if name in request}
+    text = said.replace("_", " ").lower()
+    if named := {name for name in carried if name.replace("_", " ") in text}:
+        return named
+    words = {name.replace("_", " ") for name in request}
+    return set() if any(re.search(rf"\b{re.escape(word)}\b", text) for word in words) else carried

@@ -1,0 +1,150 @@
+"""Text files inside a message: streamed from their sources, with the length of their escaped text counted first."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import RequestError, SourceError
+from .opened import Source, changed
+from .sources import Readable, Sources, accepted
+from .values import Leaf, Segment, escaped
+
+# What a byte costs beyond itself: nothing, one byte (a letter for it), or five (a number).
+_SHORT, _LONG = 1, 2
+_COSTS = bytearray(256)
+_COSTS[:0x20] = bytes([_LONG]) * 0x20
+for _byte in b'"\\\n\r\t\b\f':
+    _COSTS[_byte] = _SHORT
+
+# Not `str.isprintable`: the no-break space that macOS puts into the names of screenshots is not printable.
+_UNFIT_IN_A_NAME = re.compile('[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"<>]')
+
+
+class TextFile(Leaf):
+    r"""A file of UTF-8 as text inside a message: `<file name="NAME">\nCONTENTS\n</file>`.
+
+    The contents are sent as they are, a byte order mark and line ends included; an empty file is one. Nothing marks
+    them as foreign but the tags, which a file can imitate.
+
+    Args:
+        source: a `pathlib.Path`, a binary handle or bytes, as for `Image`; no URL.
+        name: by default that of the file. Quotation marks, angle brackets, control characters and line separators are
+            refused, for the model would read them as an end of the name.
+
+    Raises:
+        RequestError: the source is none of these, has no name of its own and none was given, or the name is refused.
+    """
+
+    def __init__(self, source: Readable, /, *, name: str | None = None) -> None:
+        self.source = accepted(source, "TextFile")
+        self.name = _checked_name(_own_name(source) if name is None else name)
+
+    def __repr__(self) -> str:
+        return f"TextFile({self.name!r})"
+
+    def parts(self, sources: Sources, /) -> Iterable[str | Segment]:
+        """The text between its tags.
+
+        Raises:
+            SourceError: the source cannot be opened, or is no UTF-8: the message names the byte.
+        """
+        yield f'<file name="{self.name}">\n'
+        yield Escaped(sources, sources.open(self.source))
+        yield "\n</file>"
+
+
+class Passage(Leaf):
+    """A text with text files behind it, a blank line before each."""
+
+    def __init__(self, text: str, files: Iterable[TextFile], /) -> None:
+        self.text = text
+        self.files = tuple(files)
+
+    def __repr__(self) -> str:
+        return f"Passage({len(self.text)} characters, {', '.join(map(repr, self.files))})"
+
+    def parts(self, sources: Sources, /) -> Iterable[str | Segment]:
+        """The whole text."""
+        if self.text:
+            yield self.text
+        for n, file in enumerate(self.files):
+            if n or self.text:
+                yield "\n\n"
+            yield from file.parts(sources)
+
+
+def escaped_length(block: bytes, /) -> int:
+    r"""How many bytes some of UTF-8 takes inside a JSON string.
+
+    `"`, `\` and the control characters with a letter of their own take 2, the others below 0x20 take 6, and every
+    other byte 1.
+
+    Source: wire-protocol.md, 2.3; RFC 8259, section 7.
+    """
+    costs = block.translate(_COSTS)
+    return len(block) + costs.count(_SHORT) + 5 * costs.count(_LONG)
+
+
+class Escaped:
+    """A source of UTF-8 as it stands inside a JSON string.
+
+    It is read twice: when it is opened, to count and to check it, and when it is sent.
+
+    Raises:
+        SourceError: it is no UTF-8.
+    """
+
+    def __init__(self, sources: Sources, source: Source, /) -> None:
+        self._sources = sources
+        self._source = source
+        self.length = sum(escaped_length(text.encode()) for text in self._texts())
+
+    def blocks(self) -> Iterator[bytes]:
+        left = self.length
+        for text in self._texts():
+            block = escaped(text)
+            left -= len(block)
+            if left < 0:
+                break
+            yield block
+        if left:
+            raise changed(self._source, "others")
+
+    def _texts(self) -> Iterator[str]:
+        """The text block by block; a character that is cut by the end of a block comes with the next."""
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        read = 0
+        for block in self._sources.blocks(self._source):
+            yield self._decoded(decoder, block, read)
+            read += len(block)
+        yield self._decoded(decoder, b"", read)
+
+    def _decoded(self, decoder: codecs.IncrementalDecoder, block: memoryview | bytes, read: int) -> str:
+        held_back = len(decoder.getstate()[0])
+        try:
+            return decoder.decode(block, not block)
+        except UnicodeDecodeError as error:
+            place = read - held_back + error.start
+            got = f"0x{error.object[error.start]:02x} at byte {place} of {self._source.name}"
+            raise SourceError(f"expected UTF-8, got {got}: {error.reason}") from error
+
+
+def _own_name(source: Any) -> str:
+    if isinstance(source, Path):
+        return source.name
+    name = getattr(source, "name", None)
+    if not isinstance(name, str) or not name:
+        raise RequestError(f"expected name=... for a TextFile from {source.__class__.__name__}, which has none")
+    return Path(name).name
+
+
+def _checked_name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise RequestError(f"expected a name of at least one character for a TextFile, got {name!r}")
+    if unfit := _UNFIT_IN_A_NAME.search(name):
+        raise RequestError(f"expected a name=... without {unfit[0]!r} for a TextFile, got {name!r}")
+    return name
