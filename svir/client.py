@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from . import errors
-from .answer import failure, models
+from .answer import models
 from .answer.turn import Turn
-from .errors import Limits, NotAStreamError, RequestError, SvirError, clip
+from .errors import Limits, RequestError
 from .events import Completion, Model
+from .exchange import JSON, STREAM, Exchange
 from .request import options as fields
-from .request.body import Body
-from .request.media import Sources
 from .request.messages import Messages, as_list
 from .request.options import Options
 from .stream import Reading, Stream
-from .wire import address, retry
+from .wire import address
 from .wire.call import Call, Cancel, Timeout
 from .wire.connection import Answer, Wire
 from .wire.headers import checked as checked_headers
 from .wire.retry import Attempts, Retry
-
-logger = logging.getLogger("svir")
-
-_STREAM, _JSON = "text/event-stream", "application/json"
-_CHAT, _MODELS = "/chat/completions", "/models"
 
 
 class Client:
@@ -88,6 +80,7 @@ class Client:
         self._api_key = api_key
         self._headers = dict(headers or {})
         self._wire = Wire(address.parse(base_url, proxy), max_connections=max_connections, ssl_context=ssl_context)
+        self._refused: set[str] = set()
         self._sleep: Callable[[float], object] = time.sleep
         self._jitter: Callable[[], float] = random.random
         checked_headers(self._headers)
@@ -174,8 +167,7 @@ class Client:
         """
         call = Call(self.timeout, cancel)
         try:
-            attempts = Attempts(self.retry, call, self._sleep, self._jitter)
-            answer = self._answer(call, attempts, "GET", _MODELS, {"Accept": _JSON})
+            answer = self._exchange(call, "/models", wanted=JSON).send()
             try:
                 return models.listed(answer.document(self.limits.document))
             finally:
@@ -207,27 +199,29 @@ class Client:
         on_upload: Callable[[int, int], object] | None,
         tap: Callable[[bytes], object] | None,
     ) -> Stream:
-        sources = Sources()
         call = Call(self.timeout, cancel)
-        wanted = _STREAM if request["stream"] else _JSON
         try:
-            body = Body(request, sources)
-            blocks = body if on_upload is None else _Watched(body, on_upload)
-            headers = {"Accept": wanted, "Content-Type": _JSON, "Content-Length": str(body.length)}
-            attempts = Attempts(self.retry, call, self._sleep, self._jitter)
-            return Stream(
+            exchange = self._exchange(
                 call,
-                attempts,
-                send=lambda: self._answer(call, attempts, "POST", _CHAT, headers, blocks, wanted),
-                start=lambda answer: self._turn(answer, call, tap),
-                sent=sources.close,
+                "/chat/completions",
+                wanted=STREAM if request["stream"] else JSON,
+                fields=request,
+                on_upload=on_upload,
+                refused=self._refused,
+                may_leave_out=not self.strict,
             )
+            return Stream(call, exchange, lambda answer: self._turn(answer, call, tap, exchange.repairs))
         except BaseException:
-            sources.close()
             call.end()
             raise
 
-    def _turn(self, answer: Answer, call: Call, tap: Callable[[bytes], object] | None) -> tuple[Turn, Reading]:
+    def _exchange(self, call: Call, path: str, **options: Any) -> Exchange:
+        attempts = Attempts(self.retry, call, self._sleep, self._jitter)
+        return Exchange(self._wire, call, attempts, self._all_headers, path, limits=self.limits, **options)
+
+    def _turn(
+        self, answer: Answer, call: Call, tap: Callable[[bytes], object] | None, repairs: list[str]
+    ) -> tuple[Turn, Reading]:
         """The turn that an answer begins, and how it is read."""
         turn = Turn(
             strict=self.strict,
@@ -236,71 +230,17 @@ class Client:
             tap=tap,
             started=call.started,
             transport=lambda: call.metrics,
+            repairs=repairs,
             request_id=answer.request_id,
         )
-        if answer.media_type == _JSON:
+        if answer.media_type == JSON:
             return turn, lambda ended: turn.whole(lambda: answer.document(self.limits.document), ended=ended)
         return turn, lambda ended: turn.events(answer.blocks(), framed=answer.framed, ended=ended)
 
-    def _answer(
-        self,
-        call: Call,
-        attempts: Attempts,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: Iterable[bytes] | None = None,
-        wanted: str = _JSON,
-    ) -> Answer:
-        """The head of a good answer, after as many tries as `Retry` allows."""
-        while True:
-            try:
-                answer = self._wire.send(call, method, path, self._all_headers(headers), body)
-                logger.debug("%s %s%s: %s %s", method, self._wire.address.base, path, answer.status, answer.reason)
-                self._check(answer, wanted)
-                return answer
-            except SvirError as error:
-                attempts.next(error)
-
-    def _all_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        combined = {"User-Agent": "svir", "Accept-Encoding": "identity", **self._headers, **headers}
+    def _all_headers(self) -> dict[str, str]:
+        headers = {"User-Agent": "svir", "Accept-Encoding": "identity", **self._headers}
         key = self._api_key() if callable(self._api_key) else self._api_key
         if key is not None:
-            combined["Authorization"] = f"Bearer {key}"
-            checked_headers({"Authorization": combined["Authorization"]})
-        return combined
-
-    def _check(self, answer: Answer, wanted: str) -> None:
-        """Raises what the head of the answer says, unless it is the wanted one."""
-        if errors.is_success(answer.status) and answer.media_type == wanted:
-            return
-        try:
-            denied = errors.is_denial(answer.status)
-            start = answer.beginning(self.limits.error_body, 0.05 if denied else self.limits.error_wait)
-        finally:
-            answer.release(done=False)
-        detail = failure.in_body(start)
-        body = start.decode(errors="replace")
-        if not errors.is_success(answer.status):
-            wait = retry.asked_delay(answer.headers, time.time())
-            error: SvirError = errors.of_status(answer.status, answer.reason, detail, body=body, retry_after=wait)
-        else:
-            got = f"{answer.media_type or 'no content type'}: {clip(detail.message or body)}"
-            error = NotAStreamError(f"expected {wanted}, got {got}", status=answer.status, detail=detail, body=body)
-        error.request_id = answer.request_id
-        raise error
-
-
-class _Watched:
-    """A body that tells how much of it was taken: a block is, when the next one is asked for."""
-
-    def __init__(self, body: Body, on_upload: Callable[[int, int], object]) -> None:
-        self._body = body
-        self._on_upload = on_upload
-
-    def __iter__(self) -> Iterator[bytes]:
-        sent = 0
-        for block in self._body:
-            yield block
-            sent += len(block)
-            self._on_upload(sent, self._body.length)
+            headers["Authorization"] = f"Bearer {key}"
+            checked_headers({"Authorization": headers["Authorization"]})
+        return headers

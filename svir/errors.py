@@ -245,6 +245,18 @@ def is_denial(status: int) -> bool:
     return status in (401, 403)
 
 
+def is_about_fields(error: SvirError) -> bool:
+    """Whether a request was rejected for what stands in it, so that one without a field may be taken."""
+    return type(error) is RejectedError and error.status in (400, 422)
+
+
+def said(error: SvirError) -> str:
+    """What a rejection names: its message and parameter, or its whole body when it has no message."""
+    if not isinstance(error, StatusError):
+        return ""
+    return f"{error.message or error.body} {error.param or ''}"
+
+
 def of_status(
     status: int, reason: str, detail: Detail, *, body: str = "", retry_after: float | None = None
 ) -> StatusError:

@@ -10,9 +10,9 @@ from typing import TypeAlias
 from .answer.turn import Turn
 from .errors import Cancelled, SvirError
 from .events import Completion, Event, Text
+from .exchange import Exchange
 from .wire.call import Call
 from .wire.connection import Answer
-from .wire.retry import Attempts
 
 Reading: TypeAlias = Callable[[Callable[[bool], object]], Generator[Event, None, None]]
 """Begins the events of an answer; takes what is to be called at their end."""
@@ -33,24 +33,19 @@ class Stream:
     Every one of these carries the answer so far as `completion`.
     """
 
-    def __init__(
-        self,
-        call: Call,
-        attempts: Attempts,
-        send: Callable[[], Answer],
-        start: Callable[[Answer], tuple[Turn, Reading]],
-        sent: Callable[[], object],
-    ) -> None:
+    def __init__(self, call: Call, exchange: Exchange, start: Callable[[Answer], tuple[Turn, Reading]]) -> None:
         self._call = call
-        self._attempts = attempts
-        self._send = send
+        self._exchange = exchange
         self._start = start
-        self._sent = sent
         self._begun = False
-        self._open()
+        try:
+            self._open()
+        except BaseException:
+            exchange.close()
+            raise
 
     def _open(self) -> None:
-        self._answer = self._send()
+        self._answer = self._exchange.send()
         self._turn, events = self._start(self._answer)
         self._call.seen = self._turn.seen
         self._ending = _Ending(self._answer)
@@ -76,13 +71,13 @@ class Stream:
                     event = next(self._events)
                     break
                 except SvirError as error:
-                    self._attempts.next(error)
+                    self._exchange.again(error)
                     self._open()
         except BaseException:
             self.close()
             raise
         self._begun = True
-        self._sent()
+        self._exchange.close()
         self._ending.settle(self._call)
         return event
 
@@ -120,7 +115,7 @@ class Stream:
         self._events = _Lost(None)
         self._ending(False)
         self._ending.settle(self._call)
-        self._sent()
+        self._exchange.close()
 
     def __enter__(self) -> Stream:
         return self

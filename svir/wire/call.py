@@ -119,9 +119,12 @@ class Call:
 
     def enter(self, phase: Phase, seconds: float | None) -> None:
         """Begins a phase that takes at most `seconds`; the limit of the whole call stays in force."""
-        total = self._deadlines.get("total")
-        self._deadlines = {} if total is None else {"total": total}
+        self._leave()
         self._limit(phase, seconds)
+
+    def _leave(self) -> None:
+        """No phase: only the limit of the whole call holds."""
+        self._deadlines = {phase: at for phase, at in self._deadlines.items() if phase == "total"}
 
     def left(self) -> float | None:
         """Seconds until the nearest limit, `None` without one.
@@ -202,6 +205,7 @@ class Call:
 
     def sleep(self, seconds: float, sleep: Callable[[float], object]) -> None:
         """Waits between two tries, no longer than the whole call may take; ends at once on cancel."""
+        self._leave()
         left = self.left()
         pause = seconds if left is None else min(seconds, left)
         if self._cancel is not None:

@@ -191,7 +191,9 @@ class Wire:
         with self._lock:
             pools, self._pools = self._pools, None
         if pools is not None and self._process == os.getpid():
-            pools.clear()
+            for key in pools.pools.keys():  # noqa: SIM118 - it refuses to be iterated
+                if (pool := pools.pools.get(key)) is not None:
+                    pool.close()
 
     def _manager(self) -> urllib3.PoolManager:
         """The pools of this process: after a fork the parent's sockets are left alone."""

@@ -81,16 +81,22 @@ class _Receiver(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, call: Call, **options: Any) -> None:
+    def __init__(self, sock: socket.socket, call: Call, *, reusable: bool, **options: Any) -> None:
         super().__init__(sock, **options)
         self.fp.close()
         self.fp = io.BufferedReader(_Receiver(sock, call), _READ_BUFFER)
+        self._reusable = reusable
+
+    def begin(self) -> None:
+        super().begin()
+        self.will_close = self.will_close or not self._reusable
 
 
 class _Limited:
     """What both kinds of connection do under the limits of a call."""
 
     call: Call
+    sent: bool = True
 
     def _new_conn(self: Any) -> socket.socket:
         self.call = current.call
@@ -131,7 +137,9 @@ class _Limited:
         call.reused = self.sock is not None
         if self.sock is not None:
             call.hold(self.sock)
+        self.sent = False
         super().request(*args, **options)  # type: ignore[misc]
+        self.sent = True
 
     def send(self: Any, data: Any) -> None:
         if self.sock is None:
@@ -154,7 +162,8 @@ class _Limited:
         return super().getresponse()  # type: ignore[misc]
 
     def response_class(self, sock: socket.socket, *args: Any, **options: Any) -> _Response:
-        return _Response(sock, self.call, **options)
+        # The rest of a request that was not wholly sent would be read as the beginning of the next one.
+        return _Response(sock, self.call, reusable=self.sent, **options)
 
 
 class _PlainConnection(_Limited, HTTPConnection):  # type: ignore[misc]

@@ -1,0 +1,364 @@
+"""What is sent again, what is left out, and what a server may say before it has the whole request."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from test_client import HELLO
+
+import svir
+from svir.testing import Answer, ReplayServer
+
+STREAMS = Path(__file__).parent / "streams"
+
+
+@contextmanager
+def client_without_sleep(url: str, **options: object) -> Iterator[tuple[svir.Client, list[float]]]:
+    """A client that notes its waits in place of waiting, with no jitter."""
+    with svir.Client(url, **options) as client:  # type: ignore[arg-type]
+        waits: list[float] = []
+        client._sleep = waits.append
+        client._jitter = lambda: 1.0
+        yield client, waits
+
+
+def error(status: int, message: str = "no", **headers: str) -> Answer:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer.json({"error": {"message": message}}, status=status, headers=named)
+
+
+# (name, first answer, whether a second try is made)
+REPEATED = [
+    ("408", error(408), True),
+    ("429", error(429), True),
+    ("500", error(500), True),
+    ("502", error(502), True),
+    ("503", error(503), True),
+    ("504", error(504), True),
+    ("400", error(400, "messages are wrong"), False),
+    ("401", error(401), False),
+    ("404", error(404), False),
+    ("413", error(413), False),
+    ("501", error(501), False),
+    ("a redirect", error(307, Location="http://127.0.0.1:1/"), False),
+    ("llama.cpp without a projector", error(500, "image input is not supported - hint: mmproj"), False),
+    ("mlx-vlm's compaction", error(502, "Compaction summary hit its output limit"), False),
+    ("a prompt that a filter blocked", Answer.json({"error": {"code": "content_filter"}}, status=400), False),
+    ("an empty stream", b": comment\n\n", True),
+    ("a transient error as the first event", b'data: {"error":{"message":"busy","code":503}}\n\n', True),
+    ("a final error as the first event", b'data: {"error":{"message":"bad","code":400}}\n\n', False),
+    ("no stream", Answer.json({"choices": []}), False),
+]
+
+
+@pytest.mark.parametrize(("first", "again"), [row[1:] for row in REPEATED], ids=[row[0] for row in REPEATED])
+def test_which_failures_before_the_first_event_are_tried_again(first: Answer | bytes, again: bool) -> None:
+    with ReplayServer(first, HELLO) as server, client_without_sleep(server.url) as (client, waits):
+        if again:
+            completion = client.complete("hi")
+            assert (completion.text, completion.metrics.tries, waits) == ("Hello, world", 2, [0.5])
+        else:
+            with pytest.raises(svir.SvirError):
+                client.complete("hi")
+    assert len(server.requests) == 1 + again
+
+
+def test_nothing_is_sent_again_once_an_event_was_handed_out() -> None:
+    cut = Answer(b'data: {"choices":[{"delta":{"content":"He"}}]}\n\ndata: {"error":{"message":"x","code":503}}\n\n')
+    with ReplayServer(cut, HELLO) as server, client_without_sleep(server.url) as (client, _):
+        with pytest.raises(svir.ServerStreamError) as caught:
+            client.complete("hi")
+    assert caught.value.completion is not None
+    assert caught.value.completion.text == "He"
+    assert len(server.requests) == 1
+
+
+def test_the_waits_double_up_to_the_cap_and_end_with_the_last_error() -> None:
+    retry = svir.Retry(attempts=5, base=1.0, cap=3.0)
+    with ReplayServer(error(503)) as server, client_without_sleep(server.url, retry=retry) as (client, waits):
+        with pytest.raises(svir.ServerError):
+            client.complete("hi")
+    assert waits == [1.0, 2.0, 3.0, 3.0]
+    assert len(server.requests) == 5
+
+
+@pytest.mark.parametrize(
+    ("headers", "waits"),
+    [
+        ({"Retry_After": "2"}, [2.0]),
+        ({"Retry_After": "1.5"}, [1.5]),
+        ({"Retry_After": "Wed, 21 Oct 2015 07:28:00 GMT"}, [0.0]),
+        ({"Retry_After": "soon"}, [0.5]),
+        ({"Retry_After": "-1"}, [0.5]),
+        ({"Retry_After": "inf"}, [0.5]),
+        ({"retry_after_ms": "250", "Retry_After": "9"}, [0.25]),
+        ({"retry_after_ms": "abc", "Retry_After": "2"}, [2.0]),
+    ],
+)
+def test_a_wait_that_the_server_asks_for_is_kept(headers: dict[str, str], waits: list[float]) -> None:
+    with ReplayServer(error(429, **headers), HELLO) as server, client_without_sleep(server.url) as (client, waited):
+        client.complete("hi")
+    assert waited == waits
+
+
+def test_a_wait_beyond_the_bound_is_not_waited_but_told() -> None:
+    with ReplayServer(error(429, Retry_After="99999")) as server, client_without_sleep(server.url) as (client, waits):
+        with pytest.raises(svir.RateLimitError) as caught:
+            client.complete("hi")
+    assert (caught.value.retry_after, waits, len(server.requests)) == (99999.0, [], 1)
+
+
+def test_a_kept_connection_that_the_server_closed_costs_no_try() -> None:
+    with raw_server([HELLO_RAW, None, HELLO_RAW]) as url, svir.Client(url, retry=svir.Retry(attempts=1)) as client:
+        assert client.complete("hi").metrics.tries == 1
+        completion = client.complete("hi")
+    assert (completion.text, completion.metrics.tries) == ("Hello, world", 1)
+
+
+def test_a_fresh_connection_that_ends_without_an_answer_is_an_error() -> None:
+    with raw_server([None]) as url, svir.Client(url, retry=svir.Retry(attempts=1)) as client:
+        with pytest.raises(svir.ConnectError, match="expected an answer"):
+            client.complete("hi")
+
+
+HELLO_RAW = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(HELLO) + HELLO
+
+
+def content_length(reader: BinaryIO) -> int:
+    """Reads the head of a request; 0 when the connection ends in its place."""
+    found = 0
+    while (line := reader.readline().rstrip()) or found:
+        if not line:
+            break
+        if line.lower().startswith(b"content-length:"):
+            found = int(line.split(b":")[1])
+    return found
+
+
+@contextmanager
+def raw_server(answers: list[bytes | None]) -> Iterator[str]:
+    """Answers request by request on as many connections as it takes; None closes the connection without a word."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    waiting = iter(answers)
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as reader:
+                while length := content_length(reader):
+                    reader.read(length)
+                    answer = next(waiting, None)
+                    if answer is None:
+                        break
+                    connection.sendall(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+
+
+# (name, what the server says, the fields that are then left out)
+REFUSED = [
+    ("by name", "unknown field: stream_options", {"stream_options"}),
+    ("by another spelling", "Unexpected reasoning effort high. Supported types are ...", {"reasoning_effort"}),
+    ("without a name", "bad request", {"reasoning_effort", "stream_options"}),
+    ("another field by name", "temperature must be at most 1", None),
+    ("a message", "messages must alternate", None),
+]
+
+
+@pytest.mark.parametrize(("said", "left_out"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_refused_optional_field_is_left_out_once_and_named(said: str, left_out: set[str] | None, status: int) -> None:
+    with ReplayServer(error(status, said), HELLO) as server, client_without_sleep(server.url) as (client, waits):
+
+        def ask() -> svir.Completion:
+            return client.complete("hi", reasoning_effort="high", temperature=2.0)
+
+        if left_out is None:
+            with pytest.raises(svir.RejectedError):
+                ask()
+            assert len(server.requests) == 1
+            return
+        expected = tuple(f"{name} left out, because the server refused it" for name in sorted(left_out))
+        assert ask().repairs == expected
+        assert ask().repairs == expected
+    first, second, third = (json.loads(request.body) for request in server.requests)
+    assert first.keys() - second.keys() == left_out
+    assert third == second
+    assert waits == []
+
+
+def test_a_validation_error_that_names_an_optional_field_in_its_place_is_understood() -> None:
+    said = {
+        "detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs", "input": {}}]
+    }
+    with ReplayServer(Answer.json(said, status=422), HELLO) as server, svir.Client(server.url) as client:
+        assert client.complete("hi").repairs == ("stream_options left out, because the server refused it",)
+
+
+def test_a_field_is_not_remembered_as_refused_when_leaving_it_out_did_not_help() -> None:
+    with ReplayServer(error(400, "bad request"), error(400, "bad request"), HELLO) as server:
+        with svir.Client(server.url) as client:
+            with pytest.raises(svir.RejectedError):
+                client.complete("hi")
+            assert client.complete("hi").repairs == ()
+    assert len(server.requests) == 3
+
+
+def test_strict_mode_leaves_nothing_out() -> None:
+    refusal = error(400, "unknown field: stream_options")
+    with ReplayServer(refusal, HELLO) as server, svir.Client(server.url, strict=True) as client:
+        with pytest.raises(svir.RejectedError):
+            client.complete("hi")
+    assert len(server.requests) == 1
+
+
+def test_a_connection_over_which_a_request_was_not_wholly_sent_is_not_used_again() -> None:
+    photo = svir.Image(b"\x89PNG\r\n\x1a\n" + bytes(20_000_000))
+    refusal = b'{"error":{"message":"no"}}'
+    early = b"HTTP/1.1 413 No\r\nContent-Length: %d\r\n\r\n%b" % (len(refusal), refusal)
+    with hasty_server([early, HELLO_RAW]) as url, svir.Client(url) as client:
+        with pytest.raises(svir.RejectedError, match="expected status 200, got 413: no"):
+            client.complete(svir.user("What is this?", photo))
+        assert client.complete("hi").text == "Hello, world"
+
+
+@contextmanager
+def hasty_server(answers: list[bytes]) -> Iterator[str]:
+    """Answers each connection after its first bytes, and keeps reading until the client closes it."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        for answer in answers:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+                while connection.recv(65536):
+                    pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
+        thread.join(10)
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["and closes", "and resets"])
+@pytest.mark.parametrize("status", [401, 413])
+def test_a_server_that_answers_before_it_has_the_request_is_heard_every_time(status: int, reset: bool) -> None:
+    photo = svir.Image(b"\x89PNG\r\n\x1a\n" + bytes(20_000_000))
+    with early_server(status, reset) as url, svir.Client(url, retry=svir.Retry(attempts=1)) as client:
+        for _ in range(25):
+            with pytest.raises(svir.StatusError) as caught:
+                client.complete(svir.user("What is this?", photo))
+            assert (caught.value.status, caught.value.message) == (status, "too big")
+
+
+@contextmanager
+def early_server(status: int, reset: bool) -> Iterator[str]:
+    """Reads 512 bytes of each request, answers and closes, with FIN or with RST."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    body = b'{"error":{"message":"too big"}}'
+    answer = b"HTTP/1.1 %d No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body)) + body
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(512)
+                connection.sendall(answer)
+                if not reset:
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(65536):
+                        pass
+                # With unread bytes in its buffer the kernel answers further ones with RST.
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+
+
+# (what people write, the URL that is asked)
+BASES = [
+    ("http://localhost:1234", "http://localhost:1234/v1/models"),
+    ("http://localhost:1234/", "http://localhost:1234/v1/models"),
+    ("http://localhost:1234/v1", "http://localhost:1234/v1/models"),
+    ("http://localhost:1234/v1//", "http://localhost:1234/v1/models"),
+    ("https://name.openai.azure.com/openai/v1/", "https://name.openai.azure.com/openai/v1/models"),
+    ("http://host/proxy", "http://host/proxy/v1/models"),
+    ("http://[::1]:8080", "http://[::1]:8080/v1/models"),
+    ("HTTP://Host:80/v1", "http://Host:80/v1/models"),
+]
+
+
+@pytest.mark.parametrize(("written", "asked"), BASES)
+def test_a_base_url_is_taken_with_and_without_v1(written: str, asked: str) -> None:
+    assert svir.Client(written)._wire.address.url("/models") == asked
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "localhost:1234",
+        "ftp://host",
+        "http://",
+        "http://user:secret@host",
+        "http://secret@host/v1",
+        "http://host/v1?key=secret",
+        "http://host/v1#secret",
+        "http://host/v1?",
+        "http://host:99999",
+        "http://ho st/",
+        "http://host\r\nX: secret/",
+    ],
+)
+def test_a_base_url_of_another_kind_is_refused_without_showing_it(written: str) -> None:
+    with pytest.raises(svir.RequestError) as caught:
+        svir.Client(written)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"X\r\nY": "a"}, {"X": "secret\r\nY: b"}, {"X": "secret\0"}, {"X": "secret\u20ac"}, {"": "a"}, {"X Y": "a"}],
+)
+def test_a_header_that_would_break_out_of_its_line_is_refused_without_showing_its_value(
+    headers: dict[str, str],
+) -> None:
+    with pytest.raises(svir.RequestError) as caught:
+        svir.Client("http://localhost", headers=headers)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_key_that_would_break_out_of_its_line_is_refused_before_anything_is_sent() -> None:
+    with ReplayServer(HELLO) as server, svir.Client(server.url, api_key="secret\r\nX: y") as client:
+        with pytest.raises(svir.RequestError) as caught:
+            client.complete("hi")
+    assert "secret" not in str(caught.value)
+    assert server.connections == 0
