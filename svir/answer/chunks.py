@@ -93,8 +93,8 @@ class Chunk(Struct, gc=False):
     usage: UsageField | None = None
     error: Any = None
     timings: dict[str, Any] | None = None
-    prompt_filter_results: Any = None
-    prompt_annotations: Any = None
+    prompt_filter_results: list[Any] | None = None
+    prompt_annotations: list[Any] | None = None
     prompt_progress: PromptProgress | None = None
     x_groq: GroqField | None = None
 

@@ -39,8 +39,8 @@ class Unpacker:
             draft.name(chunk.id, chunk.model)
         if chunk.prompt_progress is not None:
             events.append(Progress(chunk.prompt_progress.processed, chunk.prompt_progress.total))
-        if chunk.prompt_filter_results is not None or chunk.prompt_annotations is not None:
-            events += self._prompt_verdicts(chunk.prompt_filter_results or chunk.prompt_annotations)
+        if verdicts := chunk.prompt_filter_results or chunk.prompt_annotations:
+            events += self._prompt_verdicts(verdicts)
         for choice in chunk.choices or ():
             if choice.index:
                 draft.note(f"choice {choice.index} not read")
@@ -65,7 +65,8 @@ class Unpacker:
             if len(events) > before:
                 draft.tick()
         if choice.logprobs is not None:
-            draft.logprobs.extend(choice.logprobs.get("content") or ())
+            content = choice.logprobs.get("content")
+            draft.logprobs.extend(content if isinstance(content, list) else ())
         if choice.content_filter_results:
             self._verdict(choice, events)
         if choice.finish_reason:
@@ -117,7 +118,7 @@ class Unpacker:
             else:
                 self._text(text, events)
 
-    def _prompt_verdicts(self, entries: Any) -> list[Event]:
+    def _prompt_verdicts(self, entries: list[Any]) -> list[Event]:
         results = [entry.get("content_filter_results") for entry in entries if isinstance(entry, dict)]
         return [self._draft.report("prompt", result, None) for result in results if isinstance(result, dict) and result]
 

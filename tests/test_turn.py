@@ -1,0 +1,276 @@
+"""What holds for every stream: strict mode, the two decoding paths, arbitrary bytes and cuts, speed by the clock."""
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from observed import blocks_of, cases, heard, is_stream, name_of, outcome, recorded
+
+import svir
+import svir.answer.chunks
+from svir.answer.turn import Turn
+
+streams = pytest.mark.parametrize("path", list(filter(is_stream, cases())), ids=name_of)
+
+
+@streams
+def test_strict_mode_raises_where_the_default_repairs_and_nowhere_else(path: Path) -> None:
+    _, _, body, end = recorded(path)
+    framed = end == "framed"
+    _events, error, turn = heard(blocks_of(body, end), framed=framed)
+    _, strict_error, strict_turn = heard(blocks_of(body, end), framed=framed, strict=True)
+    if turn.completion.repairs:
+        assert isinstance(strict_error, svir.ProtocolError | svir.TruncatedError | svir.ServerStreamError)
+    else:
+        assert str(strict_error) == str(error)
+        assert strict_turn.completion == turn.completion
+
+
+@streams
+def test_the_typed_and_the_tolerant_path_give_the_same_events(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, body, end = recorded(path)
+    framed = end == "framed"
+    typed = outcome(*heard(blocks_of(body, end), framed=framed)[:2])
+
+    def refuse(payload: bytes) -> None:
+        raise msgspec.DecodeError("for the other path")
+
+    monkeypatch.setattr(svir.answer.chunks, "decode", refuse)
+    monkeypatch.setattr(svir.answer.chunks, "decode_run", lambda run: None)
+    assert outcome(*heard(blocks_of(body, end), framed=framed)[:2]) == typed
+
+
+@streams
+def test_every_string_of_every_event_can_be_encoded(path: Path) -> None:
+    _, _, body, end = recorded(path)
+    events, _, turn = heard(blocks_of(body, end), framed=end == "framed")
+    assert msgspec.json.encode([events, turn.completion])
+    assert json.dumps(msgspec.to_builtins([events, turn.completion]), ensure_ascii=False).encode()
+
+
+PIECES = st.sampled_from(
+    [
+        b"data: ",
+        b"data:",
+        b"\n",
+        b"\n\n",
+        b"\r",
+        b"\r\n\r\n",
+        b"event: error\n",
+        b": keepalive 1/2\n",
+        b"error: ",
+        b"[DONE]",
+        b'{"choices":[{"delta":{"content":"a<think>b"}}]}',
+        b'{"choices":[{"delta":{"content":"\\ud83d"}}]}',
+        b'{"choices":[{"delta":{"reasoning":"r","content":null},"finish_reason":"stop"}]}',
+        b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}}]}',
+        b'{"choices":[{"delta":{},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":-1,"total_tokens":"3"}}',
+        b'{"error":{"message":"no"}}',
+        b'{"choices":[{"index":1}],"x_groq":{"usage":[]}}',
+        b"null",
+        b"[1, 2",
+        b"NaN",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+        b"<html>",
+    ]
+)
+BODIES = st.lists(st.one_of(PIECES, st.binary(max_size=8)), max_size=30).map(b"".join)
+
+
+@settings(max_examples=600, deadline=None)
+@given(BODIES, st.lists(st.integers(0, 600), max_size=8), st.booleans(), st.booleans())
+@example(b"data: [DONE]", [], True, False)
+@example(b'data: {"choices":[{"delta":null,"message":{"tool_calls":[{}]}}]}\n\n', [], True, False)
+def test_arbitrary_bytes_give_events_or_an_error_of_svir_at_any_cut(
+    body: bytes, cuts: list[int], framed: bool, strict: bool
+) -> None:
+    whole = outcome(*heard([body], framed=framed, strict=strict)[:2])
+    places = sorted({cut for cut in cuts if cut < len(body)})
+    again = outcome(*heard(blocks_of(body, "framed", places), framed=framed, strict=strict)[:2])
+    assert told(again) == told(whole)
+
+
+def told(got: tuple[list[svir.Event], object]) -> tuple[list[svir.Event], object]:
+    """A run without the text of its error: of a body that is nothing it quotes what was read up to the failure."""
+    events, error = got
+    return events, error and error[0]  # type: ignore[index]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+ODD_CHUNKS = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": JSON,
+        "model": JSON,
+        "usage": JSON | st.fixed_dictionaries({}, optional={"prompt_tokens": JSON, "prompt_tokens_details": JSON}),
+        "timings": JSON,
+        "prompt_filter_results": JSON,
+        "choices": JSON
+        | st.lists(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "index": JSON | st.just(0),
+                    "finish_reason": JSON | st.sampled_from(["stop", "length", "tool_calls"]),
+                    "logprobs": JSON,
+                    "content_filter_results": JSON,
+                    "message": JSON,
+                    "delta": JSON
+                    | st.fixed_dictionaries(
+                        {},
+                        optional={
+                            "content": JSON,
+                            "reasoning": JSON,
+                            "reasoning_details": JSON,
+                            "refusal": JSON,
+                            "function_call": JSON,
+                            "tool_calls": JSON
+                            | st.lists(
+                                st.fixed_dictionaries(
+                                    {},
+                                    optional={
+                                        "index": JSON | st.just(0),
+                                        "id": JSON,
+                                        "function": JSON
+                                        | st.fixed_dictionaries({}, optional={"name": JSON, "arguments": JSON}),
+                                    },
+                                ),
+                                max_size=2,
+                            ),
+                        },
+                    ),
+                },
+            ),
+            max_size=2,
+        ),
+    },
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(ODD_CHUNKS, min_size=1, max_size=4), st.booleans())
+def test_chunks_with_any_value_in_any_field_give_events_or_an_error_of_svir(chunks: list[object], strict: bool) -> None:
+    body = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+    events, error, turn = heard([body], strict=strict)
+    assert error is not None or events[-1] == turn.completion
+
+
+def token(text: str, finish: str | None = None) -> bytes:
+    chunk = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def timed(steps: list[tuple[float, bytes]]) -> svir.Completion:
+    clock = Clock()
+
+    def blocks() -> Iterator[bytes]:
+        for seconds, block in steps:
+            clock.now += seconds
+            yield block
+
+    turn = Turn(clock=clock)
+    return list(turn.events(blocks()))[-1]  # type: ignore[return-value]
+
+
+END = (9.0, token("", "stop") + b"data: [DONE]\n\n")
+
+# (name, (seconds before, block) per step, tokens per second)
+SPEEDS = [
+    ("from the first piece to the last", [(5.0, token("a")), (1.0, token("b")), (1.0, token("c")), END], 1.0),
+    ("one piece", [(5.0, token("a")), END], None),
+    ("no piece", [END], None),
+    ("under 50 ms", [(5.0, token("a")), (0.04, token("b")), END], None),
+    ("a think marker shows nothing", [(1.0, token("<think>")), (1.0, token("a")), (0.5, token("b")), END], 2.0),
+    ("part of a marker shows nothing", [(1.0, token("a")), (1.0, token("<thi")), (1.0, token("nk>b")), END], 0.5),
+]
+
+
+@pytest.mark.parametrize(("steps", "speed"), [row[1:] for row in SPEEDS], ids=[row[0] for row in SPEEDS])
+def test_speed_is_measured_from_the_first_visible_piece_to_the_last(
+    steps: list[tuple[float, bytes]], speed: float | None
+) -> None:
+    assert timed(steps).speed == speed
+
+
+def test_the_first_token_is_told_in_seconds_from_the_request() -> None:
+    assert timed([(5.0, token("<think>")), (2.0, token("a")), END]).metrics.first_token == 7.0
+
+
+def test_tap_sees_every_payload_before_it_is_decoded() -> None:
+    seen: list[bytes] = []
+    body = token("a") + token("b") + b"data: {broken\n\n"
+    events, error, _ = heard([body], tap=seen.append)
+    assert [payload[:5] for payload in seen] == [b'{"id"', b'{"id"', b"{brok"]
+    assert isinstance(error, svir.ProtocolError)
+    assert len(events) == 2
+
+
+def test_an_event_over_the_limit_ends_the_answer_with_what_came_before() -> None:
+    limits = svir.Limits(event=1000)
+    events, error, _ = heard([token("a"), b"data: " + b"x" * 600, b"x" * 600], limits=limits)
+    assert events == [svir.Text("a")]
+    assert isinstance(error, svir.TooLargeError)
+    assert error.completion is not None
+    assert error.completion.text == "a"
+
+
+def test_more_tool_calls_than_the_limit_end_the_answer() -> None:
+    calls = [{"index": n, "id": f"c{n}", "function": {"name": "f", "arguments": ""}} for n in range(4)]
+    body = b"data: " + json.dumps({"choices": [{"delta": {"tool_calls": calls}}]}).encode() + b"\n\n"
+    _, error, _ = heard([body], limits=svir.Limits(tool_calls=3))
+    assert isinstance(error, svir.TooLargeError)
+    assert "Limits.tool_calls" in str(error)
+
+
+def test_an_endless_line_without_framing_takes_no_more_memory_than_an_event_may() -> None:
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"<p>" * 1000
+
+    tracemalloc.start()
+    _, error, _ = heard(endless(), limits=svir.Limits(event=200_000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(error, svir.TooLargeError)
+    assert peak < 1_000_000
+
+
+def test_lines_without_framing_are_kept_for_the_error_but_not_without_bound() -> None:
+    page = b"".join(b"<p>line %d</p>\n" % n for n in range(100_000))
+    tracemalloc.start()
+    _, error, _turn = heard(page[n : n + 4096] for n in range(0, len(page), 4096))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(error, svir.TruncatedError)
+    assert "<p>line 0</p>" in str(error)
+    assert peak < 1_000_000
+
+
+@pytest.mark.parametrize("depth", [50, 5_000])
+def test_a_deeply_nested_field_that_is_not_used_does_no_harm_or_is_named(depth: int) -> None:
+    nested = b'data: {"x":' + b"[" * depth + b"]" * depth + b',"choices":[{"delta":{"content":"a"}}]}\n\n'
+    events, error, _ = heard([nested, token("b", "stop"), b"data: [DONE]\n\n"])
+    if depth == 50:
+        assert [event.text for event in events[:2]] == ["a", "b"]  # type: ignore[union-attr]
+    else:
+        assert isinstance(error, svir.ProtocolError)
