@@ -191,9 +191,9 @@ class OutputError(SvirError):
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 _REJECTED = frozenset({400, 404, 413, 422})
 
-# Failures with a transient status that sending again repeats: llama.cpp without a projector for the medium
-# (500), mlx-vlm when its own summary of the conversation ran out of room (502).
-_FINAL = re.compile(r"input is not supported|compaction", re.IGNORECASE)
+# Failures with a transient status that sending again repeats: llama.cpp without a projector for the medium, mlx-vlm on
+# a picture that it cannot read (500), mlx-vlm when its own summary of the conversation ran out of room (502).
+_FINAL = re.compile(r"input is not supported|failed to load (image|audio|video)|compaction", re.IGNORECASE)
 
 # No server agrees with another on how to say it. OpenAI and DeepSeek: a code, "maximum context length";
 # llama.cpp: a type, "exceeds the available context size", "Context size has been exceeded"; LM Studio: "greater

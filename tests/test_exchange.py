@@ -47,6 +47,7 @@ REPEATED = [
     ("501", error(501), False),
     ("a redirect", error(307, Location="http://127.0.0.1:1/"), False),
     ("llama.cpp without a projector", error(500, "image input is not supported - hint: mmproj"), False),
+    ("mlx-vlm on a broken picture", error(500, "An unexpected error occurred: Failed to load image from data:"), False),
     ("mlx-vlm's compaction", error(502, "Compaction summary hit its output limit"), False),
     ("a prompt that a filter blocked", Answer.json({"error": {"code": "content_filter"}}, status=400), False),
     ("an empty stream", b": comment\n\n", True),
@@ -177,6 +178,7 @@ REFUSED = [
     ("without a name", "bad request", {"reasoning_effort", "stream_options"}),
     ("another field by name", "temperature must be at most 1", None),
     ("a message", "messages must alternate", None),
+    ("a field that was not sent", "Field required (body.model)", None),
 ]
 
 

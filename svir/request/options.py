@@ -276,5 +276,7 @@ def refused(request: Mapping[str, Any], said: str, /) -> set[str]:
     text = said.replace("_", " ").lower()
     if named := {name for name in carried if name.replace("_", " ") in text}:
         return named
-    words = {name.replace("_", " ") for name in request}
+    # A word such as "user" names a field only where the field was sent.
+    fields = {*request, *_OWN, *(name for name in _TYPES if "_" in name)}
+    words = {name.replace("_", " ") for name in fields}
     return set() if any(re.search(rf"\b{re.escape(word)}\b", text) for word in words) else carried
