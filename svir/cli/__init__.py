@@ -1,0 +1,96 @@
+"""`svir` on the command line: finds the command, and says in one line what went wrong.
+
+Each command has a file of its own with `add`, which declares it, and `run`, which returns the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+from .. import SvirError, __version__
+from . import exits, terminal
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code.
+
+    Args:
+        argv: the arguments after the program's name; by default those of this process.
+
+    Raises:
+        SystemExit: after `--help` and `--version`, and with 2 when the arguments are wrong.
+    """
+    _tolerate_narrow_encodings()
+    try:
+        with _quiet_interrupts():
+            arguments = _parser().parse_args(argv)
+            code: int = arguments.run(arguments)
+            sys.stdout.flush()
+            return code
+    except SvirError as error:
+        terminal.complain(str(error))
+        return exits.of(error)
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # the terminal wrote ^C where the prompt would stand
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return exits.BROKEN_PIPE
+
+
+def _parser() -> argparse.ArgumentParser:
+    # Here, because the processes that the demo starts import this package too, and none of its commands.
+    from . import chat, demo, models, replay
+
+    parser = argparse.ArgumentParser(
+        prog="svir",
+        description="A streaming client for OpenAI-compatible chat completions.",
+        epilog=exits.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"svir {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (chat, models, replay, demo):
+        command.add(commands)
+    return parser
+
+
+@contextlib.contextmanager
+def _quiet_interrupts() -> Iterator[None]:
+    """Ctrl-C may come while an object is half made, whose destructor then complains of what it lacks: not aloud."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    sys.unraisablehook = lambda _: None
+    raise KeyboardInterrupt
+
+
+def _tolerate_narrow_encodings() -> None:
+    """A terminal that cannot show a character shows a question mark: no reason to lose the answer."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _silence_stdout() -> None:
+    """Lets the interpreter's last flush go nowhere: it would complain of the broken pipe again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

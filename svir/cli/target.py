@@ -1,0 +1,45 @@
+"""Which server a command talks to, and with which key: a key is named by its variable and never written out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from .. import Client, RequestError
+
+_LOCAL = "http://localhost:1234"
+
+
+def add_options(parser: argparse.ArgumentParser, /) -> None:
+    """Declares `--url` and `--key-env`."""
+    parser.add_argument(
+        "--url",
+        help=f"the server, with or without /v1 (default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else {_LOCAL})",
+    )
+    parser.add_argument(
+        "--key-env",
+        metavar="NAME",
+        help="the environment variable that holds the key; needed with --url, where no other key is sent",
+    )
+
+
+def client(arguments: argparse.Namespace, /, *, model: str | None = None, think_tags: bool = True) -> Client:
+    """A client of the server that the options name.
+
+    Raises:
+        RequestError: the URL is none, or the variable holds no key.
+    """
+    url = arguments.url
+    if url is None and not os.environ.get("OPENAI_BASE_URL"):
+        url = _LOCAL
+    return Client(url, api_key=_key(arguments.key_env), model=model, think_tags=think_tags)
+
+
+def _key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        # The name is not repeated: it may be the key itself, given by mistake.
+        raise RequestError("expected a key in the variable that --key-env names, got none")
+    return key

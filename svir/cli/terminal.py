@@ -1,0 +1,66 @@
+"""What is shown, and how: dim asides, one line per complaint, tables; colours only on a terminal that wants them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+
+# A server's text must not move the cursor, set the title or hide what stands before it.
+_CONTROLS: dict[int, str | None] = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_CONTROLS |= {ord("\n"): "\n", ord("\t"): "\t", ord("\r"): None}
+
+
+def has_colours(stream: TextIO, /) -> bool:
+    """Whether a stream is a terminal that colours are welcome on. Source: https://no-color.org"""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def visible(text: str, /) -> str:
+    """Foreign text without its power over the terminal: control characters are written out."""
+    return text.translate(_CONTROLS)
+
+
+def dim(text: str, stream: TextIO, /) -> str:
+    """The text as an aside on this stream."""
+    return f"{_DIM}{text}{_PLAIN}" if has_colours(stream) else text
+
+
+def complain(said: str, /) -> None:
+    """One line on standard error: what went wrong."""
+    print("svir:", visible(" ".join(said.split())), file=sys.stderr, flush=True)
+
+
+def note(said: str, /) -> None:
+    """One dim line on standard error: what is worth knowing and no failure."""
+    print(dim(f"svir: {visible(' '.join(said.split()))}", sys.stderr), file=sys.stderr, flush=True)
+
+
+def table(rows: Sequence[Sequence[str]], /, *, head: Sequence[str] = ()) -> None:
+    """Rows in columns: drawn by rich on a terminal when it is installed, else aligned text."""
+    shown = [[visible(cell) for cell in row] for row in rows]
+    if not (sys.stdout.isatty() and _drawn(shown, head)):
+        _aligned([*([head] if head else []), *shown])
+
+
+def _drawn(rows: Sequence[Sequence[str]], head: Sequence[str]) -> bool:
+    try:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+    except ImportError:
+        return False
+    drawn = Table(*head, show_header=bool(head))
+    for row in rows:
+        drawn.add_row(*map(Text, row))
+    Console().print(drawn)
+    return True
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,37 @@
+"""`svir replay --check` says of every recording what came of it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+STREAMS = Path(__file__).parent / "streams"
+
+
+def replay(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "svir", "replay", "--check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_line_is_printed_for_every_recording_and_none_in_silence() -> None:
+    ran = replay(str(STREAMS / "mlx-lm"))
+    lines = dict(line.split(": ", 1) for line in ran.stdout.splitlines())
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert lines.keys() == {path.name for path in (STREAMS / "mlx-lm").glob("*.http")}
+    assert lines["tool.http"] == 'tool_calls, call get_weather({"city": "Paris"}), usage 446 + 16 = 462'
+    assert lines["usage.http"] == "stop, 13 characters of text, usage 40 + 5 = 45"
+    assert lines["tool-bad-json.http"].startswith("ProtocolError: expected a tool call")
+    assert lines["unknown-model.http"].startswith("RejectedError: expected status 200, got 404")
+    assert lines["plain-nonstream.http"].startswith("stop, 13 characters of text")
+    assert "so far: no finish reason, " in lines["killed-midstream.http"]
+
+
+def test_repairs_are_named_and_an_error_with_strict() -> None:
+    path = str(STREAMS / "transformers" / "plain.http")
+    assert replay(path).stdout.rstrip().endswith("repairs: no [DONE]")
+    assert "TruncatedError: expected a finish reason and [DONE], got no [DONE]" in replay("--strict", path).stdout
+
+
+def test_a_folder_without_recordings_is_told_in_one_line(tmp_path: Path) -> None:
+    ran = replay(str(tmp_path))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == f"svir: expected .http and .sse files in {tmp_path}, got none\n"
