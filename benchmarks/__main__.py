@@ -1,0 +1,51 @@
+"""`python -m benchmarks [NAME ...] [--quick] [--json FILE] [--plots DIR]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from . import plots, report
+from .lab import Lab, Row
+
+NAMES = ("decode", "first", "threads", "upload", "long", "imports", "memory")
+
+
+def main() -> None:
+    """Measures, prints tables and what was reached, and writes what it is asked to."""
+    options = _parser().parse_args()
+    rows: dict[str, list[Row]] = {}
+    with Lab(quick=options.quick, say=_say) as lab:
+        for name in options.names or NAMES:
+            module = import_module(f"{__package__}.{name}")
+            rows[name] = module.measure(lab)
+            about = (module.__doc__ or "").partition(": ")[2].strip()
+            print(f"\n## {name}: {about}\n\n{module.told(rows[name])}\n")
+            for check in module.checks(rows[name]):
+                print(check, flush=True)
+    found = report.report(rows, quick=options.quick)
+    print(f"\n{report.headline(found)}")
+    if options.json:
+        report.write(found, options.json)
+    if options.plots:
+        print(f"plots: {', '.join(plots.write(rows, options.plots)) or 'matplotlib is not installed'}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=import_module(__package__).__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*NAMES, []], help=f"of {', '.join(NAMES)}; all")
+    parser.add_argument("--quick", action="store_true", help="a smoke check: a few seconds for each")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the raw figures")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="write SVG plots (needs matplotlib)")
+    return parser
+
+
+def _say(what: str) -> None:
+    print(f"\r\x1b[K{what}" if sys.stderr.isatty() else what, end="" if sys.stderr.isatty() else "\n", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

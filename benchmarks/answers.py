@@ -1,0 +1,135 @@
+"""Answers as bytes, made ready before anything is measured: what kind of event, and how the server cuts it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import cycle, islice
+
+_WORDS = re.findall(" ?[a-z,]+", "the photograph shows a river, and which of the hills over it can see two bridges?")
+"""Pieces of text as tokenizers cut them."""
+
+_START = '{"id":"chatcmpl-82c40ca1df018247","object":"chat.completion.chunk","created":1795975355,"model":"small",'
+_USAGE = '"usage":{"prompt_tokens":317,"completion_tokens":6,"total_tokens":323}}'
+
+Written = Callable[[str], str]
+
+
+def _chunk(delta: str, finish: str = "null") -> str:
+    """A chunk in the shape of vLLM's."""
+    choice = f'{{"index":0,"delta":{delta},"logprobs":null,"finish_reason":{finish},"token_ids":null}}'
+    return f'{_START}"choices":[{choice}]}}'
+
+
+def _text(piece: str) -> str:
+    return _chunk(f'{{"content":{json.dumps(piece)}}}')
+
+
+def _reasoning(piece: str) -> str:
+    return _chunk(f'{{"reasoning_content":{json.dumps(piece)}}}')
+
+
+def _arguments(piece: str) -> str:
+    return _chunk(f'{{"tool_calls":[{{"index":0,"function":{{"arguments":{json.dumps(piece)}}}}}]}}')
+
+
+def _fat(piece: str) -> str:
+    """A chunk in the shape of mlx-vlm's: every key of the delta, null, and timings with each token."""
+    nulls = '"reasoning_content":null,"reasoning":null,"tool_calls":null,"tool_call_id":null,"name":null'
+    delta = f'{{"role":"assistant","content":{json.dumps(piece)},{nulls}}}'
+    choice = f'{{"index":0,"finish_reason":null,"delta":{delta},"logprobs":null}}'
+    return f'{_START}"choices":[{choice}],"usage":null,"timings":{{"predicted_per_second":153.68095863803163}}}}'
+
+
+KINDS: dict[str, Written] = {
+    "text": _text,
+    "reasoning": _reasoning,
+    "arguments": _arguments,
+    "fat": _fat,
+    "letters": _arguments,  # one character each
+    "huge": _text,  # one event
+}
+
+
+def form(kind: str, /) -> str:
+    """In which form a kind of answer is read: text, reasoning or arguments."""
+    return {"fat": "text", "letters": "arguments", "huge": "text"}.get(kind, kind)
+
+
+_CALL = '{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"note","arguments":""}}]}'
+
+
+def pieces(kind: str, count: int, /) -> list[str]:
+    """What an answer's deltas bring, one after the other; tool arguments add up to a JSON object."""
+    if kind == "letters":
+        return ['{"text":"', *("a" * (count - 2)), '"}']
+    if kind == "huge":
+        return ["a" * count]
+    words = list(islice(cycle(_WORDS), count))
+    return ['{"text":"', *words[2:], '"}'] if kind == "arguments" else words
+
+
+def payloads(kind: str, count: int, /) -> Iterator[bytes]:
+    """The JSON of each event of an answer, `[DONE]` left out.
+
+    Args:
+        kind: one of `KINDS`.
+        count: how many pieces the answer has; of "huge", how many characters its one piece has.
+    """
+    calls, written = form(kind) == "arguments", KINDS[kind]
+    yield _chunk(_CALL if calls else '{"role":"assistant","content":""}').encode()
+    for piece in pieces(kind, count):
+        yield written(piece).encode()
+    yield _chunk("{}", '"tool_calls"' if calls else '"stop"').encode()
+    yield f'{_START}"choices":[],{_USAGE}'.encode()
+
+
+def events(kind: str, count: int, /) -> list[bytes]:
+    """The same as server-sent events, `[DONE]` at the end."""
+    return [b"data: %b\n\n" % payload for payload in (*payloads(kind, count), b"[DONE]")]
+
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def http_chunk(data: bytes, /) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+BLOCKS = {"blocks": 16 * 2**10, "drip": 17, "kib": 2**10}
+"""Bytes in each HTTP chunk, whatever events they hold; the other framings are "live", an event in each, and "close"."""
+
+
+def head(framing: str, /) -> bytes:
+    ending = b"Connection: close" if framing == "close" else b"Transfer-Encoding: chunked"
+    return b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n%b\r\n\r\n" % ending
+
+
+@lru_cache(maxsize=32)
+def sends(kind: str, framing: str, count: int, /) -> list[bytes]:
+    """The body of an answer as it goes over the wire, cut where the server sends it: a live event by itself."""
+    sent = events(kind, count)
+    if framing == "live":
+        return [*map(http_chunk, sent), LAST_CHUNK]
+    whole = b"".join(sent)
+    if framing != "close":
+        whole = b"".join(map(http_chunk, _cut(whole, BLOCKS[framing]))) + LAST_CHUNK
+    return [whole]
+
+
+def _cut(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+STAMP_DIGITS = 20
+_STAMP = "0" * STAMP_DIGITS
+
+
+def stamped(stamp: int, /) -> bytes:
+    """A text event whose text is a time in nanoseconds, always of one length."""
+    return _STAMPED % (b"%020d" % stamp)
+
+
+_STAMPED = b"data: %b\n\n" % _text(_STAMP).encode().replace(b"%", b"%%").replace(_STAMP.encode(), b"%b")

@@ -1,0 +1,101 @@
+"""Upload: photos from disk as one request, into a server that throws them away.
+
+Memory is the peak above what the process held right before; reading and encoding the photos is part of the work, as
+it is for whoever calls the library. The limit sends a body that was encoded beforehand.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from . import process
+from .lab import Case, Job, Lab, Row
+from .senders import SENDERS
+from .tables import Check, find, pivot, ratio
+
+COUNTS = (1, 20, 100)
+PHOTO = 4 * 10**6
+SPARSE = 2**30
+COLUMNS = {**{str(n): f"{n} × 4 MB" for n in COUNTS}, "sparse": "one file of 1 GiB"}
+
+_HIDDEN = "svir, no pybase64"
+
+
+def prepare(arm: str, url: str, /) -> None:
+    """One question, so that what a library does once is done."""
+    process.bound_memory(0.8)
+    if arm == _HIDDEN:
+        sys.modules["pybase64"] = None  # type: ignore[assignment]
+    SENDERS[arm](f"{url}/sink/v1")([])()
+
+
+def job(arm: str, url: str, /, *, folder: str, photos: int) -> dict[str, float]:
+    """Bytes of memory, CPU seconds and bytes per second of one request."""
+    paths = sorted(Path(folder).iterdir())[:photos]
+    send = SENDERS[arm](f"{url}/sink/v1")(paths)
+    held = process.reset_peak()
+    cpu, wall = time.process_time(), time.perf_counter()
+    send()
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    sent = sum(path.stat().st_size for path in paths)
+    return {"memory": process.peak() - held, "cpu": cpu, "wall": wall, "per second": sent / wall}
+
+
+def measure(lab: Lab, /) -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="svir-benchmarks-") as name:
+        photos, sparse = Path(name, "photos"), Path(name, "sparse")
+        _lay_out(photos, sparse, sparse_size=2**26 if lab.quick else SPARSE)
+        folders = {column: sparse if column == "sparse" else photos for column in COLUMNS}
+
+        def job_of(case: Case, arm: str) -> Job:
+            return {"folder": str(folders[case[0]]), "photos": 1 if case[0] == "sparse" else int(case[0])}
+
+        if lab.quick:
+            return lab.take_turns("upload", SENDERS, [("1",), ("sparse",)], job_of, rounds=1, fresh=True)
+        many = [(str(count),) for count in COUNTS]
+        rows = lab.take_turns("upload", SENDERS, many, job_of, rounds=3, fresh=True)
+        return rows + lab.take_turns("upload", SENDERS, [("sparse",)], job_of, rounds=2, fresh=True)
+
+
+def _lay_out(photos: Path, sparse: Path, *, sparse_size: int) -> None:
+    """One photo under a hundred names, and a file that is mostly not there."""
+    photos.mkdir()
+    sparse.mkdir()
+    start = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00"
+    first = photos / "000.jpg"
+    first.write_bytes(start + os.urandom(PHOTO - len(start)))
+    for n in range(1, max(COUNTS)):
+        os.link(first, photos / f"{n:03}.jpg")
+    (sparse / "0.jpg").write_bytes(start)
+    os.truncate(sparse / "0.jpg", sparse_size)
+
+
+def told(rows: list[Row], /) -> str:
+    tables = (
+        ("peak memory above the start, MiB", pivot(rows, "memory", 2**-20, COLUMNS)),
+        ("CPU seconds", pivot(rows, "cpu", 1.0, COLUMNS, digits=3)),
+        ("MB of photos per second", pivot(rows, "per second", 1e-6, COLUMNS, digits=0, best=max)),
+    )
+    return "\n\n".join(f"{words}\n\n{shown}" for words, shown in tables)
+
+
+def checks(rows: list[Row], /) -> list[Check]:
+    found = []
+    for column, name in COLUMNS.items():
+        case = (column,)
+        if not any(row.case == case for row in rows):
+            continue
+        for arm, most in (("svir", 1 / 12), (_HIDDEN, 1 / 4)):
+            row = find(rows, case, arm)
+            share = None if row is None else row.high("memory") / (2 * 2**20)
+            found.append(Check(f"{name}, {arm}: share of 2 MiB", share, 1.0))
+            found.append(Check(f"{name}, {arm}: CPU to openai's", ratio(rows, case, arm, "openai", "cpu"), most))
+        svir, limit = find(rows, case, "svir"), find(rows, case, "limit: sendall")
+        slower: Any = limit.high("per second") / svir.high("per second") if svir and limit else None
+        found.append(Check(f"{name}: throughput of sendall to svir's", slower, 1 / 0.6))
+    return found
