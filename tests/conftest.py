@@ -1,12 +1,17 @@
-"""What all tests share: made-up call ids are the same in every run, so that two runs can be compared."""
+"""What all tests share."""
 
+import signal
 from types import SimpleNamespace
 
 import pytest
 
 import svir.answer.calls
 
+# A test runner in the background of a shell ignores Ctrl-C, and so would every process that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture(autouse=True)
 def made_ids_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up call ids are the same in every run, so that two runs can be compared."""
     monkeypatch.setattr(svir.answer.calls, "uuid4", lambda: SimpleNamespace(hex="0" * 32))
