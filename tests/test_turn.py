@@ -270,7 +270,9 @@ def test_lines_without_framing_are_kept_for_the_error_but_not_without_bound() ->
 def test_a_deeply_nested_field_that_is_not_used_does_no_harm_or_is_named(depth: int) -> None:
     nested = b'data: {"x":' + b"[" * depth + b"]" * depth + b',"choices":[{"delta":{"content":"a"}}]}\n\n'
     events, error, _ = heard([nested, token("b", "stop"), b"data: [DONE]\n\n"])
-    if depth == 50:
+    if error is None:
         assert [event.text for event in events[:2]] == ["a", "b"]  # type: ignore[union-attr]
     else:
+        # How deep the decoders go depends on the Python.
+        assert depth == 5_000
         assert isinstance(error, svir.ProtocolError)

@@ -88,8 +88,10 @@ def _opened(path: Path) -> int:
         _check_kind(os.stat(path), path)  # before it is opened: opening a device may do something
         # O_NONBLOCK: if a FIFO took its place since, opening would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError) as error:
-        limit = ", the limit of this process" if isinstance(error, OSError) and error.errno == errno.EMFILE else ""
+    except ValueError as error:
+        raise SourceError(f"expected a readable file, got a path that is none: {str(path)!r}") from error
+    except OSError as error:
+        limit = ", the limit of this process" if error.errno == errno.EMFILE else ""
         raise SourceError(f"expected a readable file, got {said(error)}{limit}: {path}") from error
     try:
         _check_kind(os.fstat(descriptor), path)
