@@ -21,7 +21,7 @@ import svir
 from svir.testing import Answer, ReplayServer
 
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
-KEY = "sk-never-to-be-seen"
+KEY = "the-key-never-to-be-seen"
 
 # pexpect forks while a server's threads run; the child only execs.
 in_a_terminal = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")

@@ -10,9 +10,11 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from .. import Completion, Image, Reasoning, Refusal, Stream, Text, system, user
+from .. import Client, Completion, Image, Progress, Reasoning, Refusal, Stream, Text, system, user
 from . import exits, target, terminal
+from .gauge import Gauge
 
 _EPILOG = f"""\
 examples:
@@ -58,7 +60,7 @@ def run(arguments: argparse.Namespace, /) -> int:
     messages = [system(arguments.system)] if arguments.system else []
     messages.append(user(arguments.question, *map(Image, arguments.image)))
     client = target.client(arguments, model=arguments.model, think_tags=not arguments.no_think_tags)
-    with client, client.stream(messages, max_tokens=arguments.max_tokens) as stream:
+    with client, _sent(client, messages, arguments.max_tokens) as stream:
         show(stream)
         answer = stream.completion
     if notes := list(_notes(answer)):
@@ -66,16 +68,34 @@ def run(arguments: argparse.Namespace, /) -> int:
     return exits.FAILED if answer.blocked or answer.finish_reason in ("content_filter", "abort") else exits.ANSWERED
 
 
+def _sent(client: Client, messages: list[dict[str, Any]], max_tokens: int | None) -> Stream:
+    """The stream of an answer; a bar shows how much of a request over a megabyte has gone out."""
+    sending = Gauge("sending", least=10**6)
+    try:
+        return client.stream(messages, max_tokens=max_tokens, on_upload=sending)
+    finally:
+        sending.end()
+
+
 def show(stream: Stream, /) -> None:
-    """Writes the answer piece by piece, and ends its last line however the stream ends."""
+    """Writes the answer piece by piece, and ends its last line however the stream ends.
+
+    Servers that tell how much of the prompt they have read get a bar for it.
+    """
     page = _Page()
+    reading = Gauge("reading the prompt")
     try:
         for event in stream:
+            if isinstance(event, Progress):
+                reading(event.processed, event.total)
+                continue
+            reading.end()
             if isinstance(event, Text | Refusal):
                 page.text(event.text)
             elif isinstance(event, Reasoning):
                 page.reasoning(event.text)
     finally:
+        reading.end()
         page.end()
 
 
