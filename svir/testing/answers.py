@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from http.client import responses
@@ -72,6 +72,21 @@ class Answer:
         lines = [f"HTTP/1.1 {self.status} {responses.get(self.status, '')}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+    def pieces(self) -> Iterator[Step]:
+        """What is sent, framing included, each piece with the pause before it; as often as the body can be read."""
+        yield self.head, 0.0
+        for piece, pause in self.steps:
+            # An empty HTTP chunk would be the last one.
+            framed = b"%x\r\n%b\r\n" % (len(piece), piece) if piece and self.framing == "chunked" else piece
+            yield framed, pause
+        if self.framing == "chunked":
+            yield b"0\r\n\r\n", 0.0
+
+    @property
+    def wire(self) -> bytes:
+        """All bytes that are sent, head and framing included: what a fault is cut from."""
+        return b"".join(piece for piece, _ in self.pieces())
 
     @cached_property
     def keeps(self) -> bool:

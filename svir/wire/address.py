@@ -26,7 +26,9 @@ class Proxy(Struct, frozen=True):
         headers = None
         if self.user is not None:
             headers = urllib3.make_headers(proxy_basic_auth=f"{self.user}:{self.password or ''}")
-        return urllib3.ProxyManager(self.url, proxy_headers=headers, **options)
+        # One context for both: a proxy behind TLS is verified as the server is.
+        tls = options.get("ssl_context")
+        return urllib3.ProxyManager(self.url, proxy_headers=headers, proxy_ssl_context=tls, **options)
 
 
 class Address(Struct, frozen=True):
@@ -42,6 +44,11 @@ class Address(Struct, frozen=True):
 
     def url(self, path: str, /) -> str:
         return self.base + path
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether TLS is spoken, to the server or to the proxy."""
+        return any(url.startswith("https:") for url in (self.base, self.proxy.url if self.proxy else ""))
 
     @property
     def shown(self) -> str:
@@ -106,9 +113,12 @@ def _from_environment(scheme: str, host: str, netloc: str) -> str | None:
 
 
 def _is_loopback(host: str) -> bool:
+    """Whether a host is this machine; `0.0.0.0` is what local servers print as their address."""
+    host = host.rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    return address.is_loopback or address.is_unspecified

@@ -1,4 +1,4 @@
-"""One call under its time limits, and how another thread ends it.
+"""One call under its time limits.
 
 Every wait on a socket asks the call how long it may take, just before it begins: a socket's own timeout holds per
 system call and is outlived by a drip of bytes. The time that the caller takes between two events counts for `total`
@@ -7,28 +7,34 @@ alone, because silence is measured only while svir waits.
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
 import time
 from collections.abc import Callable
 
 from msgspec import Struct
 
-from ..errors import Cancelled, Phase, SvirError, TimedOut
+from ..errors import Limits, Phase, RequestError, TimedOut
 from ..events import Metrics
+from .cancel import Cancel, Endable
+
+__all__ = ["Call", "Cancel", "Timeout"]
+
+_LONGEST = 10.0**6
+"""Seconds, eleven days: what a socket and `poll` take. A limit beyond it is none."""
 
 
 class Timeout(Struct, frozen=True):
     """Time limits in seconds; `None` is no limit.
 
     Args:
-        connect: name resolution excepted, until the connection stands, TLS included.
+        connect: until the connection stands, TLS and a proxy's tunnel included, the resolution of the name excepted.
         first: from the last byte sent to the first event. No keep-alive stops it: a long prompt takes a local
             server minutes, so the default is half an hour.
         idle: silence on the wire once an event came, and a send that does not move.
         progress: between two events that carry something, whatever comments come in between.
         total: the whole call, waits between tries included.
+
+    Raises:
+        RequestError: a limit that is no number, or below zero.
     """
 
     connect: float | None = 10.0
@@ -37,41 +43,14 @@ class Timeout(Struct, frozen=True):
     progress: float | None = None
     total: float | None = None
 
-
-class Cancel:
-    """Ends calls from any thread, in whichever phase they are; one token may cover many calls, at once or in turn."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._calls: set[Call] = set()
-        self._event = threading.Event()
-
-    @property
-    def cancelled(self) -> bool:
-        return self._event.is_set()
-
-    def cancel(self) -> None:
-        """Ends all calls under this token, and every later one before it begins. Returns at once."""
-        self._event.set()
-        with self._lock:
-            calls = list(self._calls)
-        for call in calls:
-            call.interrupt()
-
-    def wait(self, seconds: float) -> bool:
-        """Sleeps, but no longer than until `cancel`; returns whether it came."""
-        return self._event.wait(seconds)
-
-    def _cover(self, call: Call) -> None:
-        with self._lock:
-            self._calls.add(call)
-
-    def _leave(self, call: Call) -> None:
-        with self._lock:
-            self._calls.discard(call)
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            limit = getattr(self, name)
+            if limit is not None and not (isinstance(limit, int | float) and limit >= 0):
+                raise RequestError(f"expected seconds or None for Timeout.{name}, got {limit!r}")
 
 
-class Call:
+class Call(Endable):
     """The limits of one call, over all its tries.
 
     Args:
@@ -83,78 +62,109 @@ class Call:
     def __init__(
         self, timeout: Timeout, cancel: Cancel | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        super().__init__()
         self.timeout = timeout
+        self.limits = Limits()
         self.started = clock()
         self.tries = 0
-        self.failure: SvirError | None = None
-        self.first_byte: float | None = None
-        self.received = self.bytes = 0
-        self.reused = False
-        self.seen: Callable[[], tuple[int, int]] = lambda: (0, 0)
-        """How many events came, and how many of them showed something."""
-        self._seen = (0, 0)
         self._clock = clock
         self._cancel = cancel
-        self._deadlines: dict[Phase, float] = {}
-        self._sockets: list[socket.socket] = []
-        self._limit("total", timeout.total)
+        self._total = None if timeout.total is None else self.started + timeout.total
+        self._renew()
         if cancel is not None:
-            cancel._cover(self)
+            cancel.cover(self)
 
-    def begin(self) -> None:
+    def begin(self, limits: Limits) -> None:
         """One more try."""
-        self.failure = None
-        self.received = self.bytes = 0
-        self.first_byte = None
-        self.reused = False
+        self.limits = limits
         self.tries += 1
-        self.seen = lambda: (0, 0)
-        self._seen = (0, 0)
-        self._sockets.clear()
+        self._renew()
+        self.let_go()
         self.check()
 
-    def _limit(self, phase: Phase, seconds: float | None) -> None:
-        if seconds is not None:
-            self._deadlines[phase] = self._clock() + seconds
+    def _renew(self) -> None:
+        self.failure = None
+        self.first_byte: float | None = None
+        self.bytes = 0
+        self.answered = False
+        """Whether a byte of an answer came."""
+        self.connected = self.reused = False
+        """Whether a connection was made for this try, or one was kept for it."""
+        self.enter("total", None)
 
     def enter(self, phase: Phase, seconds: float | None) -> None:
         """Begins a phase that takes at most `seconds`; the limit of the whole call stays in force."""
-        self._leave()
-        self._limit(phase, seconds)
-
-    def _leave(self) -> None:
-        """No phase: only the limit of the whole call holds."""
-        self._deadlines = {phase: at for phase, at in self._deadlines.items() if phase == "total"}
+        self._phase: Phase = phase
+        self._entered = self._clock()
+        self._until = None if seconds is None else self._entered + seconds
+        self._seen: Callable[[], tuple[int, int]] | None = None
+        self.steady = False
+        """Whether silence alone can end the waits from here on, so that no clock need be looked at between them."""
 
     def left(self) -> float | None:
         """Seconds until the nearest limit, `None` without one.
 
         Raises:
             TimedOut: it has passed.
-            Cancelled: the token was used.
+            Cancelled: the call was ended from outside.
         """
         self.check()
-        if not self._deadlines:
+        until = self._until
+        if self._total is not None and (until is None or self._total < until):
+            until = self._total
+        if until is None:
             return None
-        left = min(self._deadlines.values()) - self._clock()
+        left = until - self._clock()
         if left <= 0:
             raise self.expired()
-        return left
+        return left if left < _LONGEST else None
 
-    def left_to_receive(self) -> float | None:
-        """As `left`, for a receive: what the answer showed so far decides which limits hold."""
-        seen = self.seen()
-        if seen[0]:
-            if seen[1] != self._seen[1] or not self._seen[0]:
-                self._limit("progress", self.timeout.progress)
-            self._deadlines.pop("first", None)
-            self._limit("idle", self.timeout.idle)
+    # Reading: what the answer showed so far decides which limit holds
+
+    def follow(self, seen: Callable[[], tuple[int, int]]) -> None:
+        """From here on the answer is read for its events.
+
+        Args:
+            seen: gives how many came, and how many of them showed something.
+        """
         self._seen = seen
+        self._shown = -1
+        self._waited = self._clock() - self._entered
+
+    @property
+    def silence(self) -> float | None:
+        """Seconds that a wait may take while `steady`."""
+        idle = self.timeout.idle
+        return idle if idle is not None and idle < _LONGEST else None
+
+    def patience(self) -> float | None:
+        """As `left`, for the next receive; `waited` tells when it has ended."""
+        if self._seen is not None:
+            events, shown = self._seen()
+            self._since = now = self._clock()
+            if not events:
+                self._phase, self._until = "first", _after(now, self.timeout.first, self._waited)
+            else:
+                if shown != self._shown:
+                    self._shown, self._waited = shown, 0.0
+                self._phase, self._until = "idle", _after(now, self.timeout.idle)
+                progress = _after(now, self.timeout.progress, self._waited)
+                if progress is not None and (self._until is None or progress < self._until):
+                    self._phase, self._until = "progress", progress
+                self.steady = self.timeout.progress is None and self._total is None
         return self.left()
+
+    def waited(self) -> None:
+        """A receive has ended: until the next one it is the caller's time."""
+        if self._seen is not None:
+            self._waited += self._clock() - self._since
+
+    # What is told of it
 
     def expired(self) -> TimedOut:
         """The error for the nearest limit."""
-        phase: Phase = min(self._deadlines, key=self._deadlines.__getitem__, default="total")
+        whole = self._total is not None and (self._until is None or self._total < self._until)
+        phase = "total" if whole else self._phase
         limit = getattr(self.timeout, "idle" if phase == "send" else phase)
         expected = {
             "connect": "a connection",
@@ -164,7 +174,8 @@ class Call:
             "progress": "an event that carries something",
             "total": "the whole answer",
         }[phase]
-        return TimedOut(f"expected {expected} within {limit} s, got none ({phase})", phase=phase)
+        self.failure = error = TimedOut(f"expected {expected} within {limit} s, got none ({phase})", phase=phase)
+        return error
 
     @property
     def metrics(self) -> Metrics:
@@ -175,37 +186,18 @@ class Call:
         """Seconds since the call began."""
         return self._clock() - self.started
 
-    # Ending it from another thread
-
-    def check(self) -> None:
-        if self._cancel is not None and self._cancel.cancelled:
-            raise Cancelled("expected an answer, got cancelled by the caller")
-
-    def hold(self, sock: socket.socket) -> None:
-        """Keeps a socket for `interrupt`, in time or not at all: a token used before is seen here."""
-        self._sockets.append(sock)
-        self.check()
-
-    def drop(self, sock: socket.socket) -> None:
-        with contextlib.suppress(ValueError):
-            self._sockets.remove(sock)
-
-    def interrupt(self) -> None:
-        """Ends a blocked connect, send or receive at once; `close` would not."""
-        for sock in list(self._sockets):
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+    # Its end, and the waits between its tries
 
     def end(self) -> None:
         """Lets go of the token, the sockets and the answer."""
         if self._cancel is not None:
-            self._cancel._leave(self)
-        self._sockets.clear()
-        self.seen = lambda: (0, 0)
+            self._cancel.leave(self)
+        self.let_go()
+        self._seen = None
 
     def sleep(self, seconds: float, sleep: Callable[[float], object]) -> None:
         """Waits between two tries, no longer than the whole call may take; ends at once on cancel."""
-        self._leave()
+        self.enter("total", None)
         left = self.left()
         pause = seconds if left is None else min(seconds, left)
         if self._cancel is not None:
@@ -213,3 +205,7 @@ class Call:
         else:
             sleep(pause)
         self.left()
+
+
+def _after(now: float, limit: float | None, waited: float = 0.0) -> float | None:
+    return None if limit is None else now + limit - waited

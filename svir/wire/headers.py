@@ -27,3 +27,9 @@ def checked(headers: Mapping[str, str], /) -> Mapping[str, str]:
         if any(sign in "\r\n\0" or sign > "\xff" for sign in value):
             raise RequestError(f"expected a value of header {name} without line ends, NUL and characters over U+00FF")
     return headers
+
+
+def distinct(headers: Mapping[str, str], /) -> dict[str, str]:
+    """The headers, each name once, however it is spelt: the last one counts, as in any mapping."""
+    last = {name.lower(): (name, value) for name, value in headers.items()}
+    return dict(last.values())

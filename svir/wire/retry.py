@@ -63,19 +63,24 @@ class Attempts:
         self._jitter = jitter
         self._repeated = False
 
-    def next(self, error: SvirError, /) -> None:
+    def next(self, error: SvirError, /, told: Callable[[SvirError], object] = bool) -> None:
         """Waits until the request may be sent again; raises `error` when it may not.
+
+        Args:
+            told: called with the error before the wait, if there will be another try.
 
         A kept connection that the server had closed meanwhile costs one repeat that counts for nothing.
         """
-        stale = isinstance(error, ConnectError) and self._call.reused and not self._call.received
+        stale = isinstance(error, ConnectError) and self._call.reused and not self._call.answered
         if stale and not self._repeated:
             self._repeated = True
             self._call.tries -= 1
+            told(error)
             return
         wait = pause(self._retry, error, self._call.tries, self._jitter)
         if wait is None:
             raise error
+        told(error)
         self._call.sleep(wait, self._sleep)
 
 

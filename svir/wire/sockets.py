@@ -1,27 +1,29 @@
-"""Sockets under the limits of a call: connecting, sending, receiving.
+"""Connections under the limits of a call: connecting and sending.
 
-A connection subclass keeps its socket from the moment it is made, so that one rule of time and cancellation covers
-every wait. A receive that fails is told to urllib3 as the end of the stream and remembered in `Call.failure`: so the
-bytes that came before it are handed on, and nothing is lost inside a half-read chunk.
+A connection keeps its sockets in the call from the moment they are made, so that one rule of time and cancellation
+covers every wait. While the request is sent the server is listened to: one that answers early, or leaves, is heard at
+once, even if it reads no more.
 """
 
 from __future__ import annotations
 
-import http.client
-import io
-import select
+import errno
+import os
+import re
 import socket
 import ssl
+import struct
+import sys
 import threading
 from typing import Any
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.util.wait import wait_for_read, wait_for_socket, wait_for_write
 
-from ..errors import ConnectError, SvirError, TruncatedError
+from ..errors import ConnectError, SvirError
 from .call import Call
-
-_READ_BUFFER = 16 * 2**10
+from .receiving import BLOCK, Response, is_timeout, said
 
 # Keep-alive probes, so that a long silent prompt outlives a NAT that forgets idle connections after minutes.
 _PROBES = [
@@ -32,138 +34,181 @@ _PROBES = [
         if hasattr(socket, name)
     ),
 ]
-_OPTIONS = [*HTTPConnection.default_socket_options, *_PROBES]
+# Most of what is "sent" would wait in the kernel's buffer, of up to 4 MiB, and a send would seem to stand still until a
+# third of that is free: progress is told, and an early answer heard, within this many bytes of the truth.
+_UNSENT = 128 * 2**10
+_PROMPT = [
+    (socket.IPPROTO_TCP, getattr(socket, name), _UNSENT) for name in ("TCP_NOTSENT_LOWAT",) if hasattr(socket, name)
+]
+# While a request is being sent, an end is a reset: a server that does not read would hear of no other, and the kernel
+# would keep what is unsent for minutes. Two ints: on or off, and seconds.
+_LINGER = (socket.SOL_SOCKET, socket.SO_LINGER)
+_HARD, _SOFT = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
+_OPTIONS = [*HTTPConnection.default_socket_options, *_PROBES, *_PROMPT, (*_LINGER, _HARD)]
+_UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
+_LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+# Interim answers end nothing. An answer is told from one by its tenth byte: `HTTP/1.1 2`.
+_INTERIM = re.compile(rb"\A(?:HTTP/1\.\d 1\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)*")
+_TOLD = 10
 
 current = threading.local()
-"""`current.call` is the call that this thread makes: urllib3 hands nothing down to its connections."""
-
-
-class _Receiver(io.RawIOBase):
-    """The receiving end of a socket, under the limits of the call."""
-
-    def __init__(self, sock: socket.socket, call: Call) -> None:
-        self._sock = sock
-        self._raw = sock.makefile("rb", buffering=0)
-        self._call = call
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        call = self._call
-        try:
-            self._sock.settimeout(call.left_to_receive())
-            got = self._raw.readinto(buffer) or 0
-            if not got:
-                call.check()
-            call.received += got
-            return got
-        except SvirError as error:
-            call.failure = error
-        except TimeoutError:
-            call.failure = call.expired()
-        except OSError as error:
-            call.failure = self._broken(error)
-        return 0
-
-    def _broken(self, error: OSError) -> SvirError:
-        try:
-            self._call.check()
-        except SvirError as cancelled:
-            return cancelled
-        broken = TruncatedError(f"expected more of the answer, got {said(error)}")
-        broken.__cause__ = error
-        return broken
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _Response(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, call: Call, *, reusable: bool, **options: Any) -> None:
-        super().__init__(sock, **options)
-        self.fp.close()
-        self.fp = io.BufferedReader(_Receiver(sock, call), _READ_BUFFER)
-        self._reusable = reusable
-
-    def begin(self) -> None:
-        super().begin()
-        self.will_close = self.will_close or not self._reusable
+"""`current.call` is the call that this thread makes, `current.response` the newest head of an answer: urllib3 hands
+nothing down to its connections, and nothing of its own up."""
 
 
 class _Limited:
     """What both kinds of connection do under the limits of a call."""
 
     call: Call
-    sent: bool = True
+    _stands = False
+    _sent = False
+    _early = b""
+
+    # Connecting
+
+    def connect(self: Any) -> None:
+        self._stands = False
+        super().connect()  # type: ignore[misc]
+        self._stands = True
 
     def _new_conn(self: Any) -> socket.socket:
-        self.call = current.call
-        self.call.enter("connect", self.call.timeout.connect)
+        self.call = call = current.call
+        call.connected = True
+        sys.audit("http.client.connect", self, self.host, self.port)
         try:
             found = socket.getaddrinfo(self._dns_host, self.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise ConnectError(f"expected an address for {self.host}, got {said(error)}") from error
+        except (OSError, UnicodeError) as error:
+            raise call.failed(ConnectError(f"expected an address for {self.host}, got {said(error)}")) from error
+        call.enter("connect", call.timeout.connect)
         failure: OSError | None = None
-        for family, kind, protocol, _, address in found:
-            sock = socket.socket(family, kind, protocol)
+        for place, (family, kind, protocol, _, address) in enumerate(found):
             try:
-                self._connect(sock, address)
-                return sock
-            except TimeoutError as error:
-                sock.close()
-                raise self.call.expired() from error
-            except OSError as error:
-                sock.close()
-                self.call.drop(sock)
-                failure = error
-            except BaseException:
-                sock.close()
+                return _connected(socket.socket(family, kind, protocol), address, call, len(found) - place)
+            except SvirError:
                 raise
-        self.call.check()
-        raise ConnectError(f"expected a connection to {self.host}:{self.port}, got {said(failure)}") from failure
+            except OSError as error:
+                failure = error
+        got = f"{self.host}:{self.port}, got {said(failure)}"
+        raise call.failed(ConnectError(f"expected a connection to {got}")) from failure
 
-    def _connect(self: Any, sock: socket.socket, address: Any) -> None:
-        for option in _OPTIONS:
-            sock.setsockopt(*option)
-        self.call.hold(sock)
-        sock.settimeout(self.call.left())
-        sock.connect(address)
-        sock.settimeout(self.call.left())
+    # Sending
 
     def request(self: Any, *args: Any, **options: Any) -> None:
         self.call = call = current.call
-        call.reused = self.sock is not None
-        if self.sock is not None:
-            call.hold(self.sock)
-        self.sent = False
+        self._early = b""
+        self._sent = False
+        call.reused = self.sock is not None and not call.connected
+        if call.reused:
+            call.hold(self._innermost())
+            self._innermost().setsockopt(*_LINGER, _HARD)
         super().request(*args, **options)  # type: ignore[misc]
-        self.sent = True
+        self._sent = True
+        self._innermost().setsockopt(*_LINGER, _SOFT)
 
-    def send(self: Any, data: Any) -> None:
+    def _innermost(self: Any) -> socket.socket:
+        """The socket that can be shut down: TLS inside of TLS, through a proxy, is none itself."""
+        sock: socket.socket = getattr(self.sock, "socket", self.sock)
+        return sock
+
+    def send(self: Any, data: bytes) -> None:
         if self.sock is None:
             self.connect()
-        if _answered(self.sock):
-            # The server answered, or left, before it took the whole request. urllib3 reads what it said.
-            raise BrokenPipeError("the server answered before the request was sent")
-        self.call.enter("send", self.call.timeout.idle)
-        self.sock.settimeout(self.call.left())
+        self._moved()
+        if isinstance(self.sock, socket.socket):
+            self._send_and_listen(data)
+        else:
+            self._send_inside(data)
+
+    def _send_and_listen(self: Any, data: bytes) -> None:
+        self.sock.setblocking(False)
+        left = memoryview(data)
+        while left:
+            if self._heard():
+                # urllib3 takes this for the end of sending, and reads what was said.
+                raise BrokenPipeError("the server answered before it had the whole request")
+            try:
+                left = left[self.sock.send(left) :]
+                self._moved()
+            except _LATER as later:
+                writing = not isinstance(later, ssl.SSLWantReadError)
+                wait_for_socket(self.sock, read=True, write=writing, timeout=self.call.left())
+                self.call.left()
+            except ssl.SSLError as error:
+                # How TLS says that the other side left; what it said before is still to be read.
+                self.call.check()
+                raise BrokenPipeError("the server left before it had the whole request") from error
+            except OSError:
+                self.call.check()
+                raise
+
+    def _moved(self: Any) -> None:
+        """The limit of a send runs anew, unless what is sent asks a proxy for a tunnel, which is part of connecting."""
+        if self._stands:
+            self.call.enter("send", self.call.timeout.idle)
+
+    def _send_inside(self: Any, data: bytes) -> None:
+        """TLS inside of TLS knows no sending without waiting: an early answer is heard between two blocks only."""
         try:
-            super().send(data)  # type: ignore[misc]
-        except TimeoutError as error:
-            raise self.call.expired() from error
-        except OSError:
+            for start in range(0, len(data), BLOCK):
+                self.sock.settimeout(self.call.left())
+                self.sock.sendall(data[start : start + BLOCK])
+                self._moved()
+        except OSError as error:
             self.call.check()
+            if is_timeout(error):
+                raise self.call.expired() from error
             raise
+
+    def _heard(self: Any) -> bool:
+        """Whether the server answers, or leaves, while it should be listening. What it says is kept."""
+        if not wait_for_read(self.sock, 0.0):
+            return False
+        try:
+            said = self.sock.recv(BLOCK)
+        except _LATER:
+            return False  # a ticket of TLS, or a part of one
+        except OSError:
+            return True
+        self._early += said
+        answer = _INTERIM.sub(b"", self._early, count=1)
+        interim = answer[_TOLD - 1 : _TOLD] in (b"", b"1") and len(answer) <= self.call.limits.head
+        return not said or not interim
+
+    # Receiving
 
     def getresponse(self: Any) -> Any:
         self.call.enter("first", self.call.timeout.first)
         return super().getresponse()  # type: ignore[misc]
 
-    def response_class(self, sock: socket.socket, *args: Any, **options: Any) -> _Response:
-        # The rest of a request that was not wholly sent would be read as the beginning of the next one.
-        return _Response(sock, self.call, reusable=self.sent, **options)
+    def response_class(self, sock: socket.socket, *args: Any, **options: Any) -> Response:
+        response = Response(sock, self.call, self._early, self._sent, **options)
+        current.response = response
+        return response
+
+
+def _connected(sock: socket.socket, address: Any, call: Call, addresses: int) -> socket.socket:
+    """The socket, once its connection stands. Of several `addresses` one that is silent leaves the others their share
+    of the time."""
+    try:
+        for option in _OPTIONS:
+            sock.setsockopt(*option)
+        call.hold(sock)
+        sock.setblocking(False)
+        failed = sock.connect_ex(address)
+        if failed in _UNDER_WAY:
+            left = call.left()  # and whether the call was ended before there was a connection to end
+            ready = wait_for_write(sock, None if left is None else left / addresses)
+            call.left()
+            failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if ready else errno.ETIMEDOUT
+        if failed:
+            raise OSError(failed, os.strerror(failed))
+        sock.settimeout(call.left())
+    except BaseException:
+        call.drop(sock)
+        sock.close()
+        raise
+    return sock
 
 
 class _PlainConnection(_Limited, HTTPConnection):  # type: ignore[misc]
@@ -171,20 +216,33 @@ class _PlainConnection(_Limited, HTTPConnection):  # type: ignore[misc]
 
 
 class _TLSConnection(_Limited, HTTPSConnection):  # type: ignore[misc]
+    sock: Any
+
     def connect(self) -> None:
         try:
             super().connect()
-        except TimeoutError as error:
-            raise self.call.expired() from error
+            if self.sock.version() is None:
+                # What was reset just before is wrapped without a handshake, and would carry plain text.
+                raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        except OSError as error:
+            _close_half_made(error)
+            self.call.check()
+            if is_timeout(error) and self.call.failure is None:
+                raise self.call.expired() from error
+            raise
         finally:
             self._unguard()
-        self.call.hold(self.sock)
+        self.call.hold(self._innermost())
 
     def _new_conn(self) -> socket.socket:
         sock = super()._new_conn()
-        # The handshake takes the socket's descriptor over; a second one to the same connection can still end it.
-        self._guard = sock.dup()
-        self.call.hold(self._guard)
+        try:
+            # The handshake takes the socket's descriptor over; a second one to the same connection can still end it.
+            self._guard = sock.dup()
+            self.call.hold(self._guard)
+        except BaseException:
+            sock.close()
+            raise
         return sock
 
     def _unguard(self) -> None:
@@ -193,22 +251,35 @@ class _TLSConnection(_Limited, HTTPSConnection):  # type: ignore[misc]
             self.call.drop(guard)
             guard.close()
 
+    def _tunnel(self) -> None:
+        super()._tunnel()
+        self.sock.settimeout(self.call.left())  # for the handshake
 
-class PlainPool(urllib3.HTTPConnectionPool):
+
+def _close_half_made(error: OSError) -> None:
+    """Before Python 3.13 a socket that is reset just before its handshake stays open, and nothing but the frame that
+    made it still has it."""
+    trace = error.__traceback__
+    while trace is not None:
+        made = trace.tb_frame.f_locals.get("self")
+        if isinstance(made, ssl.SSLSocket):
+            made.close()
+        trace = trace.tb_next
+
+
+class _Quiet:
+    """A pool of which more connections may be in use than it keeps, as a matter of course: urllib3 would warn."""
+
+    def _put_conn(self: Any, conn: Any) -> None:
+        if conn is not None and self.pool is not None and self.pool.full():
+            conn.close()
+        else:
+            super()._put_conn(conn)  # type: ignore[misc]
+
+
+class PlainPool(_Quiet, urllib3.HTTPConnectionPool):
     ConnectionCls = _PlainConnection
 
 
-class TLSPool(urllib3.HTTPSConnectionPool):
+class TLSPool(_Quiet, urllib3.HTTPSConnectionPool):
     ConnectionCls = _TLSConnection
-
-
-def _answered(sock: socket.socket) -> bool:
-    """Whether a server speaks, or left, while it should be listening. Under TLS a ticket looks the same: not asked."""
-    return not isinstance(sock, ssl.SSLSocket) and bool(select.select([sock], [], [], 0)[0])
-
-
-def said(error: BaseException | None) -> str:
-    """An error of the network in its own words."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or error.__class__.__name__

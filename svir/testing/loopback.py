@@ -1,0 +1,208 @@
+"""What every server of this package stands on: a listener on loopback, and one blocking thread per connection."""
+
+from __future__ import annotations
+
+import io
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPException, HTTPMessage, parse_headers
+from types import TracebackType
+from typing import Self
+
+_BLOCK = 64 * 1024
+
+# Tells that the other side ended the connection although bytes of it are still unread. Linux only.
+_LEFT = getattr(select, "POLLRDHUP", 0)
+
+
+class Loopback:
+    """A server on `127.0.0.1` while its `with` block lasts; what it does on a connection is `converse`.
+
+    Args:
+        port: 0 for one that is free.
+        patience: seconds to wait at most for whatever should happen soon, and for the threads at the end.
+        tls: a context with a certificate, to speak TLS.
+
+    What fails on this side closes the connection and is kept in `failures`; the end of the `with` block raises the
+    first, or notes them on the error that ends it. A client that goes away is no failure.
+    """
+
+    def __init__(self, *, port: int = 0, patience: float = 10.0, tls: ssl.SSLContext | None = None) -> None:
+        self.connections = 0
+        self.failures: list[BaseException] = []
+        self._port = port
+        self._patience = patience
+        self._tls = tls
+        self._closed: set[int] = set()
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._live: list[tuple[threading.Thread, socket.socket]] = []
+
+    @property
+    def url(self) -> str:
+        """`http://127.0.0.1:PORT`, or with https, once the `with` block is entered."""
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
+
+    def wait_closed(self, connection: int, /, *, timeout: float = 5.0) -> bool:
+        """Whether a connection, counted from 1, has ended within `timeout` seconds, by either side.
+
+        A client is seen to go while the server reads, sends or pauses; one that half-closes counts as gone.
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: connection in self._closed, timeout)
+
+    def converse(self, peer: Peer, number: int, /) -> None:
+        """Serves one connection, counted from 1; `Gone` ends it."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._stopping.clear()
+        self._listener = socket.create_server(("127.0.0.1", self._port), backlog=socket.SOMAXCONN)
+        self._port = self._listener.getsockname()[1]
+        self._acceptor = threading.Thread(target=self._accept, name="replay-accept", daemon=True)
+        self._acceptor.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        deadline = time.monotonic() + self._patience
+        self._stopping.set()
+        with suppress(OSError):  # closing a listener wakes nobody out of accept, connecting does
+            socket.create_connection(("127.0.0.1", self._port), timeout=self._patience).close()
+        self._acceptor.join(self._patience)
+        self._listener.close()
+        for _, sock in self._live:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread, _ in self._live:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                self.failures.append(RuntimeError(f"expected {thread.name} to end within {self._patience} s"))
+        for failure in self.failures:
+            if error is None:
+                raise failure
+            error.add_note(f"on the server's side: {type(failure).__name__}: {failure}")
+
+    def _accept(self) -> None:
+        while True:
+            sock, _ = self._listener.accept()
+            if self._stopping.is_set():
+                return sock.close()
+            self.connections = number = self.connections + 1
+            if self._tls is not None:
+                try:
+                    sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                except OSError:  # it is gone already
+                    sock.close()
+                    self._ended(number)
+                    continue
+            name = f"replay-{number}"
+            thread = threading.Thread(target=self._serve, args=(sock, number), name=name, daemon=True)
+            self._live = [*(pair for pair in self._live if pair[0].is_alive()), (thread, sock)]
+            thread.start()
+
+    def _serve(self, sock: socket.socket, number: int) -> None:
+        try:
+            with sock, sock.makefile("rb") as reader:
+                peer = Peer(sock, reader)
+                peer.greet()
+                self.converse(peer, number)
+        except Gone:
+            pass
+        except BaseException as failure:  # all of them: what `pytest.fail` raises is no Exception
+            self.failures.append(failure)
+        finally:
+            self._ended(number)
+
+    def _ended(self, number: int) -> None:
+        with self._changed:
+            self._closed.add(number)
+            self._changed.notify_all()
+
+
+class Gone(Exception):
+    """The client closed the connection, or sent what is not HTTP."""
+
+
+@contextmanager
+def _blamed_on_the_client() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, HTTPException) as error:
+        raise Gone from error
+
+
+class Peer:
+    """The other end of a connection; whatever fails in here is its doing."""
+
+    def __init__(self, sock: socket.socket, reader: io.BufferedReader) -> None:
+        self.sock = sock
+        self._reader = reader
+        # A small piece must not wait until the one before is acknowledged.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @_blamed_on_the_client()
+    def greet(self) -> None:
+        """The handshake of TLS; a client that does not trust the certificate goes."""
+        if isinstance(self.sock, ssl.SSLSocket):
+            self.sock.do_handshake()
+
+    @_blamed_on_the_client()
+    def head(self) -> tuple[str, str, str, HTTPMessage]:
+        """Method, path, version and headers of the next request."""
+        method, path, version = self._line().decode("latin-1").split(" ")
+        fields = b"".join(line + b"\r\n" for line in iter(self._line, b""))
+        return method, path, version, parse_headers(io.BytesIO(fields + b"\r\n"))
+
+    def blocks(self, headers: HTTPMessage, limit: int = _BLOCK) -> Iterator[memoryview]:
+        """Its body, each block at most `limit` bytes and valid until the next."""
+        with _blamed_on_the_client():
+            if headers.get("Expect", "").lower() == "100-continue":
+                self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            if headers.get("Transfer-Encoding", "").lower() != "chunked":
+                yield from self._take(int(headers.get("Content-Length", "0")), limit)
+                return
+            while size := int(self._line().split(b";")[0], 16):
+                yield from self._take(size, limit)
+                if self._line():
+                    raise Gone
+            while self._line():
+                pass  # trailers
+
+    @_blamed_on_the_client()
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    @_blamed_on_the_client()
+    def watch(self, seconds: float) -> None:
+        """Waits, unless the client goes first, or where that cannot be told from it, sends."""
+        if _LEFT:
+            poll = select.poll()
+            poll.register(self.sock, _LEFT)
+            if poll.poll(seconds * 1000):
+                raise Gone
+            return
+        self.sock.settimeout(seconds)
+        with suppress(TimeoutError, BlockingIOError):
+            if not socket.socket.recv(self.sock, 1, socket.MSG_PEEK):  # under TLS too: the bytes below it
+                raise Gone
+        self.sock.settimeout(None)
+
+    def _line(self) -> bytes:
+        line = self._reader.readline()
+        if not line.endswith(b"\n"):
+            raise Gone
+        return line.rstrip(b"\r\n")
+
+    def _take(self, size: int, limit: int) -> Iterator[memoryview]:
+        block = memoryview(bytearray(min(size, limit)))
+        while size:
+            got = self._reader.readinto1(block[:size])
+            if not got:
+                raise Gone
+            size -= got
+            yield block[:got]

@@ -1,0 +1,257 @@
+"""One client in many threads and processes: no socket is shared, and nothing waits for anything it need not."""
+
+import gc
+import json
+import multiprocessing
+import os
+import pickle
+import resource
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from certificates import client_tls, server_tls
+from faulty import SOON, bounded, client_of, failing, nothing_left_behind, over_both, slots, stream_of
+from test_client import DONE, HELLO, chunk
+
+import svir
+from svir import errors, events
+from svir.testing import Answer, ReplayServer, Request
+from svir.testing.faults import Stall, Take
+
+
+def echo(request: Request) -> bytes:
+    """The question, as three pieces of text."""
+    text = json.loads(request.body)["messages"][0]["content"]
+    return b"".join(map(chunk, text.split("-"))) + chunk(finish="stop") + DONE
+
+
+@over_both
+def test_one_client_serves_64_threads(tls: bool) -> None:
+    options = {"ssl_context": client_tls()} if tls else {}
+    with ReplayServer(echo, tls=server_tls() if tls else None) as server, nothing_left_behind():
+        with client_of(server.url, **options) as client, ThreadPoolExecutor(64) as pool:
+            asked = [f"{number}-b-c" for number in range(192)]
+            texts = [completion.text for completion in pool.map(client.complete, asked)]
+            assert len(client._wire._managers) == 1
+            assert slots(client) == {(64, 64)}
+    assert texts == [question.replace("-", "") for question in asked]
+    assert server.connections <= 64
+
+
+def test_more_calls_than_kept_connections_open_their_own_and_nobody_is_warned(caplog: Any) -> None:
+    together = threading.Barrier(8)
+
+    def answer(request: Request) -> bytes:
+        together.wait(SOON)
+        return HELLO
+
+    with ReplayServer(answer) as server, client_of(server.url, max_connections=2) as client:
+        with ThreadPoolExecutor(8) as pool:
+            assert {call.text for call in pool.map(client.complete, ["hi"] * 8)} == {"Hello, world"}
+        assert slots(client) == {(2, 2)}
+    assert server.connections == 8
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+def test_a_client_that_is_closed_while_others_use_it_goes_on() -> None:
+    over = threading.Event()
+
+    def close_often(client: svir.Client) -> None:
+        while not over.is_set():
+            client.close()
+
+    with ReplayServer(HELLO) as server, client_of(server.url) as client, ThreadPoolExecutor(5) as pool:
+        closing = pool.submit(close_often, client)
+        texts = list(pool.map(lambda _: client.complete("hi").text, range(60)))
+        over.set()
+        closing.result(SOON)
+    assert set(texts) == {"Hello, world"}
+
+
+def test_a_slow_stream_holds_up_no_other() -> None:
+    with failing([Take(), stream_of("a"), Stall()], [Take(), Answer(HELLO)]) as (client, _):
+        slow = client.stream("hi")
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(list, slow)
+            with bounded():
+                assert client.complete("hi").text == "Hello, world"
+            slow.close()
+            assert isinstance(waiting.exception(SOON), svir.Cancelled)
+
+
+def test_twenty_errors_take_no_slot_of_the_pool() -> None:
+    """H09: a status that is raised gives its connection back, or ends it."""
+    no = Answer.json({"error": {"message": "slow down"}}, status=429)
+    with ReplayServer(*[no] * 20, HELLO) as server, client_of(server.url, max_connections=1) as client:
+        for _ in range(20):
+            with pytest.raises(svir.RateLimitError):
+                client.complete("hi")
+        assert client.complete("hi").text == "Hello, world"
+        assert slots(client) == {(1, 1)}
+    assert server.connections == 1
+
+
+# Processes
+
+
+def in_child(body: Callable[[], object]) -> int:
+    """Runs a function in a forked child; its exit code, 0 when all went well."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, from Python 3.12
+        child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        body()
+        os._exit(0)
+    except BaseException:
+        os._exit(1)
+
+
+def test_a_forked_child_opens_its_own_connections_and_the_parent_keeps_its() -> None:
+    with ReplayServer(echo) as server, client_of(server.url) as client:
+        assert client.complete("a-b").text == "ab"
+
+        def ask() -> None:
+            assert [client.complete(f"{number}-child").text for number in range(3)] == ["0child", "1child", "2child"]
+            client.close()
+
+        assert in_child(ask) == 0
+        assert client.complete("c-d").text == "cd"
+    assert [request.connection for request in server.requests] == [1, 2, 2, 2, 1]
+
+
+def test_a_stream_goes_on_in_the_parent_whatever_a_forked_child_does_with_it() -> None:
+    more = threading.Event()
+    cancel = svir.Cancel()
+    steps = [(chunk("a"), 0.0), (chunk("b", "stop") + DONE, more)]
+    with ReplayServer(steps) as server, client_of(server.url) as client:
+        stream = client.stream("hi", cancel=cancel)
+        assert next(stream) == svir.Text("a")
+
+        def meddle() -> None:
+            with pytest.raises(svir.Cancelled, match="belongs to the parent process"):
+                next(stream)
+            cancel.cancel()
+            stream.close()
+            client.close()
+
+        assert in_child(meddle) == 0
+        more.set()
+        assert next(stream) == svir.Text("b")
+        assert next(stream) == stream.completion
+
+
+def test_the_end_of_a_stream_is_seen_although_a_forked_child_lives_on() -> None:
+    """The child has a copy of the descriptor, so that closing the parent's ends nothing."""
+    reader, writer = os.pipe()
+    with failing([Take(), stream_of("a"), Stall()]) as (client, server):
+        stream = client.stream("hi")
+        assert next(stream) == svir.Text("a")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        try:
+            stream.close()
+            assert server.wait_closed(1, timeout=SOON)
+        finally:
+            os.close(writer)
+            os.waitpid(child, 0)
+            os.close(reader)
+
+
+def ask_from(client: svir.Client, question: str) -> str:
+    return client.complete(question).text
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_client_is_handed_to_other_processes(method: str) -> None:
+    with ReplayServer(echo) as server, client_of(server.url, api_key="a key") as client:
+        assert client.complete("a-b").text == "ab"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            with multiprocessing.get_context(method).Pool(2) as pool:
+                found = pool.starmap(ask_from, [(client, f"{number}-x") for number in range(4)])
+        assert client.complete("c-d").text == "cd"
+    assert found == ["0x", "1x", "2x", "3x"]
+    assert {request.headers["Authorization"] for request in server.requests} == {"Bearer a key"}
+    assert [request.connection for request in server.requests if b"c-d" in request.body] == [1]
+
+
+def test_a_pickled_client_reconnects() -> None:
+    with ReplayServer(HELLO) as server, client_of(server.url, model="m", headers={"X": "y"}) as client:
+        client.complete("hi")
+        with pickle.loads(pickle.dumps(client)) as other:
+            assert other.complete("hi").text == "Hello, world"
+            assert repr(other) == repr(client)
+    assert [(request.connection, request.headers["X"]) for request in server.requests] == [(1, "y"), (2, "y")]
+
+
+def errors_of_svir() -> list[errors.SvirError]:
+    detail = errors.Detail(message="m", code="c", type="t", param="p", status=503)
+    completion = events.Completion(text="so far", usage=events.Usage(prompt_tokens=1), logprobs=({"a": 1},))
+    made: list[errors.SvirError] = []
+    kinds = [errors.SvirError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        options: dict[str, Any] = {}
+        if issubclass(kind, errors.TimedOut):
+            options = {"phase": "idle"}
+        elif issubclass(kind, errors.ServerStreamError):
+            options = {"detail": detail}
+        elif issubclass(kind, errors.StatusError):
+            options = {"status": 503, "detail": detail, "body": "b", "retry_after": 1.5}
+        error = kind("what happened", **options)
+        error.completion, error.request_id, error.retryable = completion, "r1", True
+        made.append(error)
+    return made
+
+
+@pytest.mark.parametrize("error", errors_of_svir(), ids=lambda error: type(error).__name__)
+def test_an_exception_crosses_processes_whole(error: errors.SvirError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error) == "what happened"
+    assert copy.__dict__ == error.__dict__
+    assert copy.args == error.args
+
+
+def test_an_exception_from_the_wire_crosses_processes_whole() -> None:
+    with failing([Take(), stream_of("a")]) as (client, _), pytest.raises(svir.TruncatedError) as caught:
+        client.complete("hi")
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.completion, copy.request_id) == (str(caught.value), caught.value.completion, "")
+    assert copy.completion.text == "a"
+
+
+def test_a_dropped_client_closes_its_connections() -> None:
+    with ReplayServer(HELLO) as server:
+        client = svir.Client(server.url)
+        client.complete("hi")
+        del client
+        gc.collect()
+        assert server.wait_closed(1)
+
+
+def test_a_process_with_thousands_of_descriptors_is_served() -> None:
+    """`select` takes none beyond 1,023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    held: list[int] = []
+    try:
+        while not held or held[-1] < 1100:
+            held.append(os.dup(0))
+        with ReplayServer(HELLO) as server, client_of(server.url) as client:
+            assert client.complete("hi").text == "Hello, world"
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
