@@ -30,17 +30,30 @@ def main() -> None:
     if options.json:
         report.write(found, options.json)
     if options.plots:
-        print(f"plots: {', '.join(plots.write(rows, options.plots)) or 'matplotlib is not installed'}")
+        print(f"plots: {_drawn(rows, options.plots)}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=import_module(__package__).__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*NAMES, []], help=f"of {', '.join(NAMES)}; all")
+    parser.add_argument("names", nargs="*", metavar="NAME", type=_name, help=f"of {', '.join(NAMES)}; by default all")
     parser.add_argument("--quick", action="store_true", help="a smoke check: a few seconds for each")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the raw figures")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write SVG plots (needs matplotlib)")
     return parser
+
+
+def _name(word: str) -> str:
+    if word not in NAMES:
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(NAMES)}, got {word}")
+    return word
+
+
+def _drawn(rows: dict[str, list[Row]], folder: Path) -> str:
+    try:
+        return ", ".join(plots.write(rows, folder)) or "none of these is drawn"
+    except ModuleNotFoundError:
+        return "matplotlib is not installed"
 
 
 def _say(what: str) -> None:

@@ -109,7 +109,7 @@ def httpx_sse(base: str, kind: str) -> Run:
     import httpx
     import httpx_sse
 
-    client = httpx.Client(timeout=60)
+    client = httpx.Client(timeout=60, limits=httpx.Limits(max_connections=None))
     piece = _item_piece(kind)
 
     def run(each: Each) -> None:

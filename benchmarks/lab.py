@@ -120,7 +120,7 @@ class Lab:
             benchmark: the module whose `prepare` and `job` the workers call.
             arms: what is compared.
             cases: what each of them does.
-            job_of: the job of an arm in a case; none leaves it out.
+            job_of: the job of an arm in a case; none leaves it out. One with a `run` is told the number of the round.
             rounds: samples of each arm.
             fresh: whether each sample gets a process of its own.
             patience: seconds that one sample may take.

@@ -15,11 +15,13 @@ Drawing = Callable[[list[Row]], Any]
 
 
 def write(rows: Mapping[str, list[Row]], folder: Path, /) -> list[str]:
-    """Draws what was measured; the names of the files, or none when matplotlib is not installed."""
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        return []
+    """Draws what was measured, and returns the names of the files.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+    """
+    import matplotlib
+
     matplotlib.use("svg")
     # Text stays text, and the same figures give the same file.
     matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "svir", "font.size": 9, "axes.titlesize": 10}

@@ -47,7 +47,15 @@ def table(header: Sequence[str], lines: Iterable[Sequence[str]], /) -> str:
 
 
 def pivot(
-    rows: list[Row], figure: str, scale: float, columns: Mapping[str, str], /, *, digits: int = 2, best: Best = min
+    rows: list[Row],
+    figure: str,
+    scale: float,
+    columns: Mapping[str, str],
+    /,
+    *,
+    digits: int = 2,
+    best: Best = min,
+    floor: float = 0.0,
 ) -> str:
     """A line for each arm, a column for each case: the best and the median, and the best as a multiple of svir's.
 
@@ -57,30 +65,28 @@ def pivot(
         scale: what it is multiplied by to be shown.
         columns: headings by the last word of the case.
         best: which sample counts: what the machine did besides can only add to a cost, or take from a pace.
+        floor: what a figure counts for at least in a multiple: how fine it can be measured.
     """
     shown = [name for name in columns if any(row.case[-1] == name for row in rows)]
     found = {(row.arm, row.case[-1]): row for row in rows}
-    base = {name: best(row.all(figure)) for name in shown if (row := found.get((BASE, name))) and row.samples}
 
     def cell(arm: str, name: str) -> str:
-        row = found.get((arm, name))
-        if row is None:
-            return ""
-        if not row.samples:
-            return row.note or "none"
-        found_best = best(row.all(figure))
-        times = f" ({_times(found_best / known)})" if (known := base.get(name)) else ""
-        return f"{found_best * scale:,.{digits}f} / {row.middle(figure) * scale:,.{digits}f}{times}"
+        row, base = found.get((arm, name)), found.get((BASE, name))
+        if row is None or not row.samples:
+            return row.note if row else ""
+        value = best(row.all(figure))
+        known = max(floor, best(base.all(figure))) if base and base.samples else 0.0
+        times = f" ({_times(max(floor, value) / known)})" if known else ""
+        return f"{value * scale:,.{digits}f} / {row.middle(figure) * scale:,.{digits}f}{times}"
 
-    arms = list(dict.fromkeys(row.arm for row in rows))
     return table(
         [f"{best.__name__} / median (× svir)", *(columns[name] for name in shown)],
-        ([arm, *(cell(arm, name) for name in shown)] for arm in arms),
+        ([arm, *(cell(arm, name) for name in shown)] for arm in dict.fromkeys(row.arm for row in rows)),
     )
 
 
 def _times(value: float) -> str:
-    return f"{value:.0f}×" if value >= 10 else f"{value:.2f}×"
+    return f"{value:,.0f}×" if value >= 10 else f"{value:.2f}×"
 
 
 def find(rows: Iterable[Row], case: Case, arm: str, /) -> Row | None:

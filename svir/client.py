@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
+from . import asking
 from .answer import models
 from .answer.turn import Turn
 from .errors import Limits, RequestError
 from .events import Completion, Model
 from .exchange import JSON, STREAM, Exchange
+from .hooks import ErrorInfo, Hooks, RequestInfo, ResponseInfo, Watch
 from .request import options as fields
 from .request.messages import Messages, as_list
 from .request.options import Options
@@ -28,8 +30,8 @@ from .wire.retry import Attempts, Retry
 class Client:
     """A server, and the defaults of every request to it.
 
-    One client serves any number of threads. It may cross a fork and be pickled (with its key): in the other process it
-    opens connections of its own.
+    One client serves any number of threads. It may cross a fork and be pickled (with its key, and hooks that can be):
+    in the other process it opens connections of its own.
 
     Args:
         base_url: where the server is, with or without `/v1`: "http://localhost:1234". By default the environment
@@ -45,6 +47,11 @@ class Client:
         proxy: a proxy's URL; by default the environment decides, never for a loopback host.
         ssl_context: for https; the default verifies certificates and names.
         limits: bounds on what an answer may cost.
+        on_request: called before each try of a request leaves.
+        on_response: called once for a call whose answer came whole, before its `Completion` is handed out.
+        on_error: called for each try that failed; `ErrorInfo.again` tells whether the call goes on. A call that was
+            announced ends with exactly one `on_response`, or one `on_error` that is not `again`. Hooks run in the
+            thread of the call; what one raises ends the call, and comes out of it.
 
     Raises:
         RequestError: the URL, the key or a header is wrong as it stands.
@@ -65,6 +72,9 @@ class Client:
         proxy: str | None = None,
         ssl_context: ssl.SSLContext | None = None,
         limits: Limits = Limits(),
+        on_request: Callable[[RequestInfo], object] | None = None,
+        on_response: Callable[[ResponseInfo], object] | None = None,
+        on_error: Callable[[ErrorInfo], object] | None = None,
     ) -> None:
         if base_url is None:
             base_url = os.environ.get("OPENAI_BASE_URL")
@@ -77,6 +87,7 @@ class Client:
         self.strict = strict
         self.think_tags = think_tags
         self.limits = limits
+        self._hooks = Hooks(on_request, on_response, on_error)
         self._api_key = api_key
         self._headers = dict(headers or {})
         self._wire = Wire(address.parse(base_url, proxy), max_connections=max_connections, ssl_context=ssl_context)
@@ -158,6 +169,9 @@ class Client:
                 pass
             return events.completion
 
+    parse = asking.parse
+    run = asking.run
+
     def models(self, *, cancel: Cancel | None = None) -> list[Model]:
         """The models that the server lists.
 
@@ -166,12 +180,18 @@ class Client:
             ProtocolError: the answer is no list of models.
         """
         call = Call(self.timeout, cancel)
+        watch = Watch(self._hooks, call.lasted)
         try:
-            answer = self._exchange(call, "/models", wanted=JSON).send()
+            answer = self._exchange(call, "/models", watch=watch, wanted=JSON).send()
             try:
-                return models.listed(answer.document(self.limits.document))
+                listed = models.listed(answer.document(self.limits.document))
             finally:
                 answer.release(done=True)
+            watch.answered(answer.status, answer.request_id)
+            return listed
+        except BaseException as error:
+            watch.fails(error)
+            raise
         finally:
             call.end()
 
@@ -200,19 +220,22 @@ class Client:
         tap: Callable[[bytes], object] | None,
     ) -> Stream:
         call = Call(self.timeout, cancel)
+        watch = Watch(self._hooks, call.lasted)
         try:
             exchange = self._exchange(
                 call,
                 "/chat/completions",
+                watch=watch,
                 wanted=STREAM if request["stream"] else JSON,
                 fields=request,
                 on_upload=on_upload,
                 refused=self._refused,
                 may_leave_out=not self.strict,
             )
-            return Stream(call, exchange, lambda answer: self._turn(answer, call, tap, exchange.repairs))
-        except BaseException:
+            return Stream(call, exchange, lambda answer: self._turn(answer, call, tap, exchange.repairs), watch)
+        except BaseException as error:
             call.end()
+            watch.fails(error)
             raise
 
     def _exchange(self, call: Call, path: str, **options: Any) -> Exchange:

@@ -7,7 +7,8 @@ The class says who is at fault: the caller (`RequestError`, `SourceError`), the 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -32,6 +33,10 @@ class Limits(Struct, frozen=True, kw_only=True):
         error_body: bytes read of the body of an error status; the rest is not waited for.
         error_wait: seconds that the body of an error status may take.
         document: bytes of an answer that is no stream (`stream=False`, the list of models).
+        head: bytes of the status line and the headers, interim answers included.
+        headers: how many headers; the standard library takes no more than 99.
+        decompressed: bytes that a compressed answer unpacks to; svir asks for none.
+        unframed: bytes of lines that belong to no event, such as a page sent in place of a stream.
     """
 
     event: int = 64 * 2**20
@@ -39,6 +44,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     error_body: int = 64 * 2**10
     error_wait: float = 5.0
     document: int = 64 * 2**20
+    head: int = 64 * 2**10
+    headers: int = 99
+    decompressed: int = 256 * 2**20
+    unframed: int = 16 * 2**20
 
 
 class Detail(Struct, frozen=True, kw_only=True):
@@ -186,6 +195,12 @@ class TooLargeError(StreamError):
 
 class OutputError(SvirError):
     """The answer is complete but not of the type that was asked for."""
+
+
+class RoundsError(SvirError):
+    """`Client.run` reached `max_rounds`; `messages` is the conversation so far, and can be sent on as it stands."""
+
+    messages: Sequence[Mapping[str, Any]] = ()
 
 
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})

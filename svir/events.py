@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
-import msgspec
 from msgspec import Struct
 
+from . import typed
 from .errors import OutputError, clip
 
 T = TypeVar("T")
@@ -74,18 +74,36 @@ class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
     name: str
     arguments: str
 
-    def parse(self, type: type[T] = dict, /) -> T:  # type: ignore[assignment]
-        """The arguments as a value of `type`.
+    @overload
+    def parse(self, type: type[T] = dict, /) -> T: ...  # type: ignore[assignment]
+    @overload
+    def parse(self, type: Any, /) -> Any: ...
+    def parse(self, type: Any = dict, /) -> Any:
+        """The arguments as a value of `type`; null stands for the default of a field that may not be null.
 
         Raises:
             OutputError: the model's JSON is broken or of another shape.
         """
-        return _decode(self.arguments, type, f"arguments of {self.name}")
+        return typed.decode(self.arguments, type, f"arguments of {self.name}")
 
     def as_dict(self) -> dict[str, Any]:
         """The call in the API's own form, for an assistant message."""
         function = {"name": self.name, "arguments": self.arguments}
         return {"id": self.id, "type": "function", "function": function}
+
+
+class ToolResult(Struct, frozen=True, gc=False, tag="tool_result"):
+    """What became of a call that `Client.run` carried out, as it goes back to the model.
+
+    Args:
+        call: the call.
+        content: what the function returned, as text or JSON, or what went wrong, in words.
+        error: whether it went wrong: an unknown tool, arguments of another shape, an exception in the function.
+    """
+
+    call: ToolCall
+    content: str
+    error: bool = False
 
 
 class FilterReport(Struct, frozen=True, tag="filter_report"):
@@ -206,26 +224,42 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
             message["tool_calls"] = [call.as_dict() for call in self.tool_calls]
         return message
 
-    def parse(self, type: type[T], /) -> T:
-        """The text as a value of `type`, decoded from JSON.
+    @overload
+    def parse(self, type: type[T], /) -> T: ...
+    @overload
+    def parse(self, type: Any, /) -> Any: ...
+    def parse(self, type: Any, /) -> Any:
+        """The text as a value of `type`, decoded from JSON; pairs with `svir.json_schema`.
+
+        Null stands for the default of a field that may not be null. An answer that `length` cut is incomplete even
+        where it is valid JSON: a number cut short is one.
 
         Raises:
-            OutputError: the answer is incomplete, was refused or blocked, or is not JSON of that type.
+            OutputError: the answer is incomplete, was refused or blocked, or is not JSON of that type; it carries the
+                answer as `completion`.
         """
-        if not self.complete or self.finish_reason in ("length", "content_filter", "abort") or self.blocked:
-            raise self._unfit(f"a complete answer, got one that ended with {self.finish_reason!r}")
-        if self.refusal:
-            raise self._unfit(f"an answer, got the refusal {clip(self.refusal)!r}")
         try:
-            return _decode(self.text, type, "text of the answer")
+            if misfit := self._misfit():
+                raise OutputError(f"expected {misfit}")
+            return typed.decode(self.text, type, "text of the answer")
         except OutputError as error:
             error.completion = self
             raise
 
-    def _unfit(self, said: str) -> OutputError:
-        error = OutputError(f"expected {said}")
-        error.completion = self
-        return error
+    def _misfit(self) -> str:
+        """Why there is nothing to parse; "" if there is."""
+        if self.blocked:
+            return "an answer, got one that a content filter blocked"
+        if not self.complete or self.finish_reason in ("length", "content_filter", "abort"):
+            return f"a complete answer, got one that ended with {self.finish_reason!r}"
+        if self.refusal:
+            return f"an answer, got the refusal {clip(self.refusal)!r}"
+        if self.text.strip():
+            return ""
+        if typed.is_json(self.reasoning):
+            # LM Studio holds the reasoning to the schema as well: wire-protocol.md, 2.6.
+            return f'JSON as text, got it as reasoning (use reasoning_effort="none"): {clip(self.reasoning)!r}'
+        return f"JSON as text, got {len(self.tool_calls)} tool calls" if self.tool_calls else "JSON as text, got none"
 
 
 class Model(Struct, frozen=True, kw_only=True):
@@ -246,7 +280,10 @@ class Model(Struct, frozen=True, kw_only=True):
     inputs: tuple[str, ...] = ()
 
 
-Event = Progress | Text | Reasoning | Refusal | ToolCallDelta | ToolCall | FilterReport | Usage | Completion
+Event = (
+    Progress | Text | Reasoning | Refusal | ToolCallDelta | ToolCall | FilterReport | Usage | Completion | ToolResult
+)
+"""What a stream yields; `ToolResult` comes from `Client.run` only."""
 
 
 def verdict_blocks(results: Any) -> bool:
@@ -254,11 +291,3 @@ def verdict_blocks(results: Any) -> bool:
     if isinstance(results, Mapping):
         return results.get("filtered") is True or any(map(verdict_blocks, results.values()))
     return isinstance(results, list) and any(map(verdict_blocks, results))
-
-
-def _decode(text: str, type: type[T], what: str) -> T:
-    try:
-        return msgspec.json.decode(text, type=type)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        name = getattr(type, "__name__", str(type))
-        raise OutputError(f"expected the {what} as JSON of {name}: {error}, in {clip(text)!r}") from error

@@ -10,6 +10,7 @@ from typing import Any
 from . import errors
 from .answer import failure
 from .errors import Limits, NotAStreamError, SvirError, clip
+from .hooks import Watch
 from .request import options
 from .request.body import Body
 from .request.sources import Sources
@@ -32,6 +33,7 @@ class Exchange:
         attempts: its tries.
         headers: gives the headers of a try, the key among them.
         path: below the base URL.
+        watch: what the hooks are told through.
         wanted: the media type of a good answer.
         limits: bounds on the body of an error.
         fields: the request; without it the method is GET.
@@ -48,6 +50,7 @@ class Exchange:
         headers: Callable[[], dict[str, str]],
         path: str,
         *,
+        watch: Watch,
         wanted: str,
         limits: Limits,
         fields: Mapping[str, Any] | None = None,
@@ -60,6 +63,7 @@ class Exchange:
         self._attempts = attempts
         self._headers = headers
         self._path = path
+        self._watch = watch
         self._wanted = wanted
         self._limits = limits
         self._fields = fields
@@ -88,7 +92,9 @@ class Exchange:
             try:
                 answer = self._try()
             except SvirError as error:
-                if not self._leaner(error):
+                if self._leaner(error):
+                    self._told(error)
+                else:
                     self.again(error)
                 continue
             self._refused.update(self._left_out)
@@ -96,15 +102,19 @@ class Exchange:
 
     def again(self, error: SvirError, /) -> None:
         """Waits until the request may be sent again; raises `error` when it may not."""
-        self._attempts.next(error)
+        self._attempts.next(error, self._told)
+
+    def _told(self, error: SvirError) -> None:
+        self._watch.fails(error, again=True)
 
     def _try(self) -> Answer:
         headers = {"Accept": self._wanted, **self._headers()}
-        method, blocks = "GET", None
+        method, blocks, length = "GET", None, 0
         if self._body is not None:
-            method, blocks = "POST", _watched(self._body, self._on_upload)
-            headers |= {"Content-Type": JSON, "Content-Length": str(self._body.length)}
-        answer = self._wire.send(self._call, method, self._path, headers, blocks)
+            method, blocks, length = "POST", _watched(self._body, self._on_upload), self._body.length
+            headers |= {"Content-Type": JSON, "Content-Length": str(length)}
+        self._watch.sends(method, self._wire.address.url(self._path), self._fields or {}, length)
+        answer = self._wire.send(self._call, method, self._path, headers, blocks, self._limits)
         logger.debug("%s %s%s: %s %s", method, self._wire.address.base, self._path, answer.status, answer.reason)
         self._check(answer)
         return answer

@@ -11,6 +11,7 @@ from .answer.turn import Turn
 from .errors import Cancelled, SvirError
 from .events import Completion, Event, Text
 from .exchange import Exchange
+from .hooks import Watch
 from .wire.call import Call
 from .wire.connection import Answer
 
@@ -33,9 +34,12 @@ class Stream:
     Every one of these carries the answer so far as `completion`.
     """
 
-    def __init__(self, call: Call, exchange: Exchange, start: Callable[[Answer], tuple[Turn, Reading]]) -> None:
+    def __init__(
+        self, call: Call, exchange: Exchange, start: Callable[[Answer], tuple[Turn, Reading]], watch: Watch
+    ) -> None:
         self._call = call
         self._exchange = exchange
+        self._watch = watch
         self._start = start
         self._begun = False
         try:
@@ -47,9 +51,11 @@ class Stream:
     def _open(self) -> None:
         self._answer = self._exchange.send()
         self._turn, events = self._start(self._answer)
-        self._call.seen = self._turn.seen
+        self._call.follow(self._turn.seen)
         self._ending = _Ending(self._answer)
-        self._events: Generator[Event, None, None] | _Lost = events(self._ending)
+        self._events: Generator[Event, None, None] | _Lost = self._watch.events(
+            events(self._ending), self.status, self.request_id
+        )
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -61,25 +67,29 @@ class Stream:
             raise
         except BaseException as error:
             self._events = _Lost(error)
+            self._watch.fails(error)
             raise
 
     def _first(self) -> Event:
         """The first event. Until it is handed out the request may be sent again, and its sources stay open."""
         try:
-            while True:
-                try:
-                    event = next(self._events)
-                    break
-                except SvirError as error:
-                    self._exchange.again(error)
-                    self._open()
+            while (event := self._tried()) is None:
+                self._open()
         except BaseException:
-            self.close()
+            self._end()
             raise
         self._begun = True
         self._exchange.close()
         self._ending.settle(self._call)
         return event
+
+    def _tried(self) -> Event | None:
+        """The first event, `None` when the request is to be sent again."""
+        try:
+            return next(self._events)
+        except SvirError as error:
+            self._exchange.again(error)
+            return None
 
     def texts(self) -> Iterator[str]:
         """Only the text, piece by piece; everything else is passed over, and is in `completion` afterwards."""
@@ -107,11 +117,20 @@ class Stream:
         return self._answer.request_id
 
     def close(self) -> None:
-        """Ends the connection if the answer is not complete. May be called again, and from the iterating thread."""
+        """Ends the connection if the answer is not complete. May be called again, and from any thread: one that
+        waits for the next event then gets `Cancelled`."""
+        self._end()
+        self._watch.leaves(self.status, self.request_id, lambda: self.completion)
+
+    def _end(self) -> None:
         if self._begun and self._ending.over:
             return
+        try:
+            self._events.close()
+        except ValueError:  # another thread is in there: it is woken, and cleans up
+            self._call.interrupt()
+            return
         self._begun = True
-        self._events.close()
         self._events = _Lost(None)
         self._ending(False)
         self._ending.settle(self._call)
@@ -127,9 +146,11 @@ class Stream:
 
     def __del__(self) -> None:
         ending = getattr(self, "_ending", None)
-        if ending is not None and not ending.over:
+        if ending is None:
+            return
+        if not ending.over:
             warnings.warn(f"a svir.Stream was dropped unread: {self!r}", ResourceWarning, stacklevel=2, source=self)
-            self.close()
+        self.close()
 
 
 class _Lost:

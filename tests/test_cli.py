@@ -55,7 +55,12 @@ def command(*arguments: str) -> list[str]:
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), capture_output=True, encoding="utf-8", timeout=60, env=environment(**env)
+        command(*arguments),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        env=environment(**env),
     )
 
 

@@ -13,17 +13,25 @@ PROJECT = PACKAGE.parent
 # Part -> the parts of svir that it may import. "" is the package itself, with its public names.
 MAY_IMPORT = {
     "errors": {"events"},  # for type checkers only
-    "events": {"errors"},
+    "events": {"errors", "typed"},
+    "typed": {"errors"},
     "answer": {"answer", "errors", "events"},
-    "request": {"request", "errors", "events"},
+    "request": {"request", "errors", "events", "typed"},
     "wire": {"wire", "errors", "events"},
-    "exchange": {"answer", "request", "wire", "errors"},
-    "stream": {"exchange", "answer", "wire", "errors", "events"},
-    "client": {"stream", "exchange", "answer", "request", "wire", "errors", "events"},
+    "hooks": {"errors", "events"},
+    "exchange": {"answer", "request", "wire", "hooks", "errors"},
+    "stream": {"exchange", "answer", "wire", "hooks", "errors", "events"},
+    "client": {"asking", "stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events"},
+    "asking": {"client", "request", "run", "wire"},  # client: for type checkers only; run: when it is asked for
+    "tools": {""},
+    "run": {"", "tools"},
+    "batches": {"", "batches"},
+    "probe": {"", "probe"},
     "testing": {"testing"},
-    "cli": {"", "cli", "testing"},
+    "cli": {"", "batches", "cli", "probe", "testing"},
     "__main__": {"cli"},
-    "": {"client", "stream", "request", "wire", "errors", "events"},
+    # batches, tools: when they are asked for
+    "": {"client", "stream", "request", "wire", "hooks", "errors", "events", "batches", "tools"},
 }
 HOMES = {
     "urllib3": "wire",
@@ -102,5 +110,5 @@ def test_importing_svir_loads_nothing_that_stands_on_the_client() -> None:
 
     code = "import sys, svir; print(*sorted(name for name in sys.modules if name.startswith('svir.')))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    above = {"testing", "cli", "__main__"}
+    above = {"batches", "run", "tools", "probe", "testing", "cli", "__main__"}
     assert {name.split(".")[1] for name in loaded} == {part for part in MAY_IMPORT if part} - above

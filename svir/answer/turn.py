@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 import msgspec
 
 from .. import errors
-from ..errors import Detail, Limits, ProtocolError, StreamError, SvirError, TruncatedError, clip
+from ..errors import Detail, Limits, ProtocolError, StreamError, SvirError, TooLargeError, TruncatedError, clip
 from ..events import Completion, Event, Metrics, Progress
 from . import chunks, failure, sse
 from .chunks import DONE, Chunk
@@ -63,6 +63,7 @@ class Turn:
         self._unpacker = Unpacker(self._draft, think_tags=think_tags)
         self._surrogates = chunks.Surrogates()
         self._strays: list[bytes] = []
+        self._stray = 0
 
     def events(
         self, blocks: Iterable[bytes], /, *, framed: bool = True, ended: Callable[[bool], object] = bool
@@ -182,8 +183,12 @@ class Turn:
             found = _KEEPALIVE.search(payload)
             return [Progress(int(found[1]), int(found[2]))] if found else []
         if isinstance(payload, sse.Stray):
-            if sum(map(len, self._strays)) < _STRAY_LIMIT:
+            if self._stray < _STRAY_LIMIT:
                 self._strays.append(payload[:_STRAY_LIMIT])
+            self._stray += len(payload) + 1
+            if self._stray > self._limits.unframed:
+                limit = f"{self._limits.unframed} bytes (Limits.unframed)"
+                raise TooLargeError(f"expected lines that are no event to take at most {limit}, got more")
             if self._draft.chunks:
                 self._draft.note(_STRAY)
         elif isinstance(payload, sse.Failure):

@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     # Here, because the processes that the demo starts import this package too, and none of its commands.
-    from . import chat, demo, models, replay
+    from . import batch, chat, demo, models, probe, record, replay
 
     parser = argparse.ArgumentParser(
         prog="svir",
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"svir {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (chat, models, replay, demo):
+    for command in (chat, models, probe, batch, record, replay, demo):
         command.add(commands)
     return parser
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import Client, Completion, SvirError
-from . import chat, child, exits, llama, photos, terminal
+from . import child, exits, llama, page, photos, terminal
 
 PHOTOS = 20
 PHOTO_BYTES = 4_000_000
@@ -98,7 +98,7 @@ def answer(report: Report, /) -> None:
         with Client(server.line()) as client:
             _say(f"> {_QUESTION}")
             with client.stream(_QUESTION, max_tokens=128, temperature=0) as stream:
-                chat.show(stream)
+                page.show(stream)
                 said = stream.completion
         server.end()
         _report_answer(report, said)

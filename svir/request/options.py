@@ -25,7 +25,55 @@ Phrase: TypeAlias = Annotated[str, Meta(min_length=1)]
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
-class Options(TypedDict, total=False):
+class Settings(TypedDict, total=False):
+    """Every option but the tools, which `Client.run` takes in another form. `Options` says what each is."""
+
+    # OpenAI and those who follow it
+    max_tokens: Tokens | None
+    max_completion_tokens: Tokens | None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None
+    n: Literal[1] | None
+    stop: Phrase | list[Phrase] | None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None
+    frequency_penalty: Penalty | None
+    presence_penalty: Penalty | None
+    logit_bias: dict[str | int, Bias] | None
+    logprobs: bool | None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None
+    tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None
+    parallel_tool_calls: bool | None
+    response_format: dict[str, Any] | None
+    reasoning_effort: Effort | None
+    stream_options: dict[str, bool] | None
+    user: str | None
+    metadata: dict[str, str] | None
+    # SGLang
+    top_k: Annotated[int, Meta(ge=-1)] | None
+    min_p: Share | None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None
+    stop_token_ids: list[Annotated[int, Meta(ge=0)]] | None
+    stop_regex: Phrase | list[Phrase] | None
+    min_tokens: Annotated[int, Meta(ge=0)] | None
+    regex: Phrase | None
+    ebnf: Phrase | None
+    ignore_eos: bool | None
+    skip_special_tokens: bool | None
+    no_stop_trim: bool | None
+    continue_final_message: bool | None
+    separate_reasoning: bool | None
+    stream_reasoning: bool | None
+    chat_template_kwargs: dict[str, Any] | None
+    lora_path: str | None
+    custom_logit_processor: str | None
+    min_dynamic_patch: Tokens | None
+    max_dynamic_patch: Tokens | None
+    return_hidden_states: bool | None
+    return_routed_experts: bool | None
+    return_cached_tokens_details: bool | None
+
+
+class Options(Settings, total=False):
     """The options of a request. `None`, like an empty list of tools, is the same as leaving one out: it is not sent.
 
     What a server does with an option it does not know is its own affair: most ignore it.
@@ -71,50 +119,7 @@ class Options(TypedDict, total=False):
         return_hidden_states, return_routed_experts, return_cached_tokens_details: more to send with the answer.
     """
 
-    # OpenAI and those who follow it
-    max_tokens: Tokens | None
-    max_completion_tokens: Tokens | None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None
-    n: Literal[1] | None
-    stop: Phrase | list[Phrase] | None
-    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None
-    frequency_penalty: Penalty | None
-    presence_penalty: Penalty | None
-    logit_bias: dict[str | int, Bias] | None
-    logprobs: bool | None
-    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None
     tools: list[Any] | None
-    tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None
-    parallel_tool_calls: bool | None
-    response_format: dict[str, Any] | None
-    reasoning_effort: Effort | None
-    stream_options: dict[str, bool] | None
-    user: str | None
-    metadata: dict[str, str] | None
-    # SGLang
-    top_k: Annotated[int, Meta(ge=-1)] | None
-    min_p: Share | None
-    repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None
-    stop_token_ids: list[Annotated[int, Meta(ge=0)]] | None
-    stop_regex: Phrase | list[Phrase] | None
-    min_tokens: Annotated[int, Meta(ge=0)] | None
-    regex: Phrase | None
-    ebnf: Phrase | None
-    ignore_eos: bool | None
-    skip_special_tokens: bool | None
-    no_stop_trim: bool | None
-    continue_final_message: bool | None
-    separate_reasoning: bool | None
-    stream_reasoning: bool | None
-    chat_template_kwargs: dict[str, Any] | None
-    lora_path: str | None
-    custom_logit_processor: str | None
-    min_dynamic_patch: Tokens | None
-    max_dynamic_patch: Tokens | None
-    return_hidden_states: bool | None
-    return_routed_experts: bool | None
-    return_cached_tokens_details: bool | None
 
 
 def _without_none(hint: Any) -> Any:
@@ -238,9 +243,14 @@ def _check_format(format: Mapping[str, Any]) -> None:
         return
     inner = format.get("json_schema")
     name = inner.get("name") if isinstance(inner, Mapping) else None
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+    if not is_name(name):
         place = "response_format.json_schema.name"
         raise RequestError(f"expected 1 to 64 letters, digits, _ and - at {place}, got {_shown(name)}")
+
+
+def is_name(value: Any, /) -> bool:
+    """Whether a schema, or a function, may be called so."""
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is not None
 
 
 def _kind(value: Mapping[str, Any], place: str) -> str:

@@ -1,13 +1,23 @@
-"""A loopback server that plays recorded answers and keeps what it was sent: tests need no model.
+"""Loopback servers for tests: one plays recorded answers and keeps what it was sent, one fails on purpose, one records.
 
     with ReplayServer(Path("answer.http")) as server:
         my_program(server.url)
     assert server.requests[0].path == "/v1/chat/completions"
 
-It needs the standard library only, and knows HTTP/1.1 but nothing of chat: what it plays need not make sense.
+    with FaultServer([faults.Take(), answer.wire[:200], faults.Reset()]) as server:
+        my_program(server.url)
+
+    with RecordingProxy("http://localhost:1234", Path("recordings")) as proxy:
+        my_program(proxy.url)
+
+They need the standard library only, and know HTTP/1.1 but nothing of chat: what they play need not make sense. The
+faults are in `svir.testing.faults`.
 """
 
+from . import faults
 from .answers import Answer, Playable, Step
+from .faults import FaultServer
+from .record import RecordingProxy
 from .server import ReplayServer, Request
 
-__all__ = ["Answer", "Playable", "ReplayServer", "Request", "Step"]
+__all__ = ["Answer", "FaultServer", "Playable", "RecordingProxy", "ReplayServer", "Request", "Step", "faults"]

@@ -1,0 +1,213 @@
+"""Many requests over any executor: read as they are needed, answered as they come, and slowed together.
+
+The function is `svir.batch`. This package has another name, because one of the same name would take the function's
+place in `svir` once it is imported.
+
+A wait that a server asks for is not left to the one call that heard of it: the calls hand 429 and its like back to
+this process, where nothing goes out until the wait is over.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from .. import Cancel, Client, RateLimitError, RequestError, Retry, StatusError
+from .pace import Pace
+from .sender import Request, Row, Sender
+
+__all__ = ["Request", "Row", "batch"]
+
+
+def batch(
+    client: Client,
+    requests: Iterable[Request],
+    *,
+    executor: Executor | None = None,
+    concurrency: int = 16,
+    rate: float | None = None,
+) -> Generator[Row, None, None]:
+    """Sends requests through an executor and yields what comes of each, in the order in which they end.
+
+    A request is read when there is room for it, and nothing is read while the caller is busy with a row, so the input
+    may be endless. A request that fails is a row as well. Leaving the loop ends what runs in this process.
+
+    Args:
+        client: asks the server; in another process a copy of it does, one per process, with its key and with
+            connections of its own. Its `retry` holds, but for the waits that a server asks for: see below.
+        requests: each a mapping in OpenAI's batch format, of which `custom_id`, `method` and `url` may be left out:
+            `{"custom_id": "a", "body": {"messages": ..., "max_tokens": 9}}`; or only its messages, in any form that
+            `Client.stream` takes. Media may stand in both. Fields that `svir.Options` does not know are sent
+            unchecked; `"stream": False` asks for one JSON answer. Without a `custom_id` it is the request's number,
+            from 1. Whether one comes twice is not looked at.
+        executor: any `concurrent.futures.Executor`, left open at the end; by default threads. For more machines than
+            this one `dask.distributed.Client(...).get_executor()`: a `Path` is then read on the worker's.
+        concurrency: requests that are with the executor at a time. What goes beyond its workers waits inside of it,
+            where a rate limit does not reach.
+        rate: requests per second that go out at most.
+
+    Yields:
+        A `Row` per request.
+
+    Raises:
+        RequestError: `concurrency` or `rate` is not above 0.
+        BrokenExecutor, CancelledError: the executor cannot go on; what has no row is to be asked again.
+
+    What `requests` raises comes after the rows of all that it gave before.
+
+    A rate limit, and any other failure with a `Retry-After` up to `Retry.max_retry_after`, holds all requests for so
+    long and halves how many of them run at once, which grows again with the answers. Such a request is sent again. It
+    counts as one of `Retry.attempts` when no other was answered since it went out, otherwise as an eighth of one:
+    a server that answers something is worth more patience than one that answers nothing.
+    """
+    if concurrency < 1 or (rate is not None and not rate > 0):
+        raise RequestError(f"expected a concurrency and a rate above 0, got {concurrency} and {rate}")
+    return _rows(client, requests, executor, Pace(concurrency, rate))
+
+
+def _rows(
+    client: Client, requests: Iterable[Request], executor: Executor | None, pace: Pace
+) -> Generator[Row, None, None]:
+    workers = executor or ThreadPoolExecutor(pace.width, thread_name_prefix="svir-batch")
+    sender = Sender(uuid4().hex, _without_patience(client), Cancel())
+    queue = _Queue(requests, lambda job: workers.submit(sender.send, job.custom_id, job.request), pace, client.retry)
+    try:
+        yield from queue.rows()
+    finally:
+        sender.cancel()
+        queue.give_up()
+        if executor is None:
+            workers.shutdown(cancel_futures=True)
+
+
+def _without_patience(client: Client) -> Client:
+    """The same client, connections included, that raises at once when a server asks for a wait."""
+    other = copy.copy(client)
+    other.retry = replace(client.retry, max_retry_after=0.0)
+    return other
+
+
+class _Job:
+    """A request on its way."""
+
+    def __init__(self, number: int, request: Request) -> None:
+        named = request.get("custom_id") if isinstance(request, Mapping) else None
+        self.custom_id = named if isinstance(named, str) and named else str(number)
+        self.request = request
+        self.tries = 0.0
+        self.sent = 0.0
+        self.answered = 0
+        """How many requests had been answered when it went out."""
+
+
+class _Queue:
+    """The requests that run, those that go again, and those that are still to be read."""
+
+    def __init__(
+        self, requests: Iterable[Request], submit: Callable[[_Job], Future[Row]], pace: Pace, retry: Retry
+    ) -> None:
+        self._unread = (_Job(number, request) for number, request in enumerate(requests, 1))
+        self._submit = submit
+        self._pace = pace
+        self._retry = retry
+        self._again: deque[_Job] = deque()
+        self._running: dict[Future[Row], _Job] = {}
+        self._has_more = True
+        self._failure: Exception | None = None
+        self._answered = 0
+
+    def rows(self) -> Generator[Row, None, None]:
+        self._fill()
+        while self._running or self._again or self._has_more:
+            for job, row in self._ended():
+                if not self._goes_again(job, row.error):
+                    yield row
+            self._fill()
+        if self._failure is not None:
+            raise self._failure
+
+    def give_up(self) -> None:
+        for future in self._running:
+            future.cancel()
+
+    def _fill(self) -> None:
+        while len(self._running) < self._pace.window and not self._pace.left:
+            job = self._again.popleft() if self._again else self._read()
+            if job is None:
+                break
+            job.sent, job.answered = self._pace.sent(), self._answered
+            self._running[self._submit(job)] = job
+
+    def _read(self) -> _Job | None:
+        job = None
+        if self._has_more:
+            try:
+                job = next(self._unread, None)
+            except Exception as error:  # the caller's own, raised once what runs has ended
+                self._failure = error
+            self._has_more = job is not None
+        return job
+
+    def _ended(self) -> list[tuple[_Job, Row]]:
+        """What has ended; waits for it, but not longer than until the next request may go out."""
+        has_room = len(self._running) < self._pace.window and (self._again or self._has_more)
+        left = self._pace.left if has_room else None
+        if not self._running:
+            time.sleep(left or 0.0)
+        done = wait(self._running, left, FIRST_COMPLETED).done
+        ended = [(self._running[future], _row(future, self._running[future])) for future in done]
+        for future in done:
+            del self._running[future]
+        # Answers first: they tell how alone with its limit a request was.
+        return sorted(ended, key=lambda pair: pair[1].error is not None)
+
+    def _goes_again(self, job: _Job, error: Exception | None) -> bool:
+        """Whether a request only came too early; then all others are held too."""
+        if error is None:
+            self._answered += 1
+            self._pace.answered()
+        seconds = self._hold(error)
+        if seconds is None:
+            return False
+        self._pace.hold(seconds, job.sent)
+        is_alone = self._answered == job.answered
+        job.tries += 1 if is_alone or self._retry.attempts == 1 else 1 / 8
+        # Without a wait to keep, the client has made its tries already.
+        if job.tries >= self._retry.attempts or (is_alone and not _asked(error)):
+            return False
+        self._again.append(job)
+        return True
+
+    def _hold(self, error: Exception | None) -> float | None:
+        """Seconds for which all requests are held, `None` for a failure that is this one's own."""
+        asked = _asked(error)
+        if asked is not None:
+            return asked if asked <= self._retry.max_retry_after else None
+        return self._retry.cap if isinstance(error, RateLimitError) else None
+
+
+def _asked(error: Exception | None) -> float | None:
+    return error.retry_after if isinstance(error, StatusError) and error.retryable else None
+
+
+def _row(future: Future[Row], job: _Job) -> Row:
+    try:
+        return future.result()
+    except (BrokenExecutor, CancelledError):
+        raise
+    except Exception as error:
+        return Row(custom_id=job.custom_id, error=error)

@@ -1,0 +1,211 @@
+"""The output of `svir batch`: a line per result in OpenAI's format, and which lines of the input have theirs already.
+
+A line is written whole, at once, and never touched again. Its `id` is `batch_req_` and the number of its line in the
+input, by which a later run knows what is done: a `custom_id` may be missing, or there twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import time
+import zlib
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+from msgspec import Struct
+
+from .. import Completion, NotAStreamError, RequestError, SourceError, StatusError, StreamError
+from ..batches import Row
+from .batch_input import Line
+
+_OK = 200
+
+
+class _Written(Struct):
+    """What must be known of a line that an earlier run wrote."""
+
+    id: str
+    custom_id: str | None
+    response: dict[str, Any] | None
+    error: dict[str, Any] | None
+
+    @property
+    def number(self) -> int:
+        return int(self.id.removeprefix("batch_req_"))
+
+    @property
+    def is_error(self) -> bool:
+        return self.response is None or self.response.get("status_code") != _OK
+
+
+class Results:
+    """The output file, locked while it is written.
+
+    Args:
+        path: must not exist yet, unless `resume`.
+        resume: whether to go on with what is there. A last line without its end is cut off: a run was killed while
+            it wrote it.
+
+    Raises:
+        RequestError: the file exists, another run writes it, or it is no output of `svir batch`.
+        SourceError: it cannot be written.
+    """
+
+    def __init__(self, path: Path, *, resume: bool) -> None:
+        self.errors = self.count = 0
+        """Of the whole file, earlier runs included."""
+        self._path = path
+        self._done: dict[int, int] = {}
+        self._file = self._opened(resume)
+        try:
+            self._lock()
+            os.ftruncate(self._file, self._scan())
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        os.close(self._file)
+
+    def has(self, line: Line, /) -> bool:
+        """Whether a line of the input has its result.
+
+        Raises:
+            RequestError: the result at its number is that of another `custom_id`: the input has changed.
+        """
+        done = self._done.get(line.number)
+        if done is not None and done != _checksum(line.custom_id):
+            raise RequestError(
+                f"expected the input that {self._path} came from, got the custom_id {line.custom_id!r:.80} at line "
+                f"{line.number}, where it had another"
+            )
+        return done is not None
+
+    def write(self, line: Line, row: Row, /) -> None:
+        """Appends a result.
+
+        Raises:
+            SourceError: the disk is full, or gone.
+        """
+        self.count += 1
+        self.errors += row.error is not None
+        rest = memoryview(encoded(document(line, row)))
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            raise SourceError(f"expected to write {self._path}, got {error.strerror}") from error
+
+    def _opened(self, resume: bool) -> int:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            return os.open(self._path, flags if resume else flags | os.O_EXCL, 0o666)
+        except FileExistsError as error:
+            raise RequestError(f"expected a new file, or --resume, got one that exists: {self._path}") from error
+        except OSError as error:
+            raise SourceError(f"expected to write {self._path}, got {error.strerror}") from error
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RequestError(f"expected {self._path} to be written by this run alone, got another one") from error
+
+    def _scan(self) -> int:
+        """Takes in what is there; returns where its last whole line ends."""
+        end = 0
+        with self._path.open("rb") as file:
+            for number, text in enumerate(file, 1):
+                if text.endswith(b"\n"):
+                    self._take(number, text)
+                    end += len(text)
+        return end
+
+    def _take(self, number: int, text: bytes) -> None:
+        try:
+            written = msgspec.json.decode(text, type=_Written)
+            self._done[written.number] = _checksum(written.custom_id)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise RequestError(f"expected a result at line {number} of {self._path}, got {error}") from error
+        self.count += 1
+        self.errors += written.is_error
+
+
+def _checksum(custom_id: str | None) -> int:
+    return zlib.crc32((custom_id or "").encode())
+
+
+def encoded(value: dict[str, Any], /) -> bytes:
+    """A value as one line."""
+    try:
+        return msgspec.json.encode(value) + b"\n"
+    except UnicodeEncodeError:  # half a surrogate pair in what a server sent beside the text
+        return json.dumps(value).encode() + b"\n"
+
+
+def document(line: Line, row: Row, /) -> dict[str, Any]:
+    """A result in OpenAI's batch format.
+
+    A refusal by the server is a `response`, as OpenAI has it; every other failure an `error` whose code is the name of
+    svir's exception in small letters, with what came of the answer as `partial`.
+
+    Source: OpenAI's API reference, "The request output object" of the batch API. `repairs` and `partial` are svir's.
+    """
+    response = failure = None
+    if row.completion is not None:
+        response = {"status_code": _OK, "request_id": row.request_id, "body": _body(row.completion)}
+        if row.completion.repairs:
+            response["repairs"] = row.completion.repairs
+    elif isinstance(row.error, StatusError) and not isinstance(row.error, NotAStreamError | StreamError):
+        response = {"status_code": row.error.status, "request_id": row.request_id, "body": _refusal(row.error)}
+    else:
+        failure = _failure(row.error)
+    return {"id": f"batch_req_{line.number}", "custom_id": line.custom_id, "response": response, "error": failure}
+
+
+def _refusal(error: StatusError) -> dict[str, Any]:
+    message = error.message or error.body
+    return {"error": {"message": message, "type": error.type, "param": error.param, "code": error.code}}
+
+
+def _failure(error: Exception | None) -> dict[str, Any]:
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
+    failure: dict[str, Any] = {"code": name, "message": str(error)}
+    partial = getattr(error, "completion", None)
+    return failure if partial is None else failure | {"partial": _body(partial)}
+
+
+def _body(completion: Completion) -> dict[str, Any]:
+    """An answer as one `chat.completion`, the form it would have without streaming."""
+    message = completion.message
+    if completion.reasoning and completion.reasoning_carrier not in message:
+        message["reasoning_content"] = completion.reasoning
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": {"content": completion.logprobs} if completion.logprobs else None,
+        "finish_reason": "content_filter" if completion.blocked else completion.finish_reason,
+    }
+    body = {"id": completion.id, "object": "chat.completion", "created": int(time.time()), "model": completion.model}
+    return body | {"choices": [choice], "usage": _usage(completion)}
+
+
+def _usage(completion: Completion) -> dict[str, Any] | None:
+    usage = completion.usage
+    if usage is None:
+        return None
+    counts: dict[str, Any] = {
+        name: getattr(usage, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+    }
+    if usage.cached_tokens is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    if usage.reasoning_tokens is not None:
+        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return counts

@@ -1,0 +1,69 @@
+"""`svir probe`: what a server and a model really do, as a table that grows as the answers come."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from .. import probe
+from . import exits, target, terminal
+
+_NAME, _VALUE = 14, 17
+
+_EXAMPLES = """\
+examples:
+  svir probe http://localhost:1234
+  svir probe http://localhost:8000/v1 --model qwen3 --json > qwen3.jsonl
+  svir probe https://api.example.com --key-env MY_KEY --model m
+"""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
+    """Declares the command."""
+    parser = commands.add_parser(
+        "probe",
+        help="find out what a server really does",
+        description="Sends about 20 small requests, one after the other, and prints what the server and the model "
+        "make of them. A failing request is a finding and no failure of the command.",
+        epilog=_EXAMPLES + "\n" + exits.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "url",
+        nargs="?",
+        metavar="URL",
+        help="the server, with or without /v1 (default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else localhost:1234)",
+    )
+    parser.add_argument(
+        "--key-env",
+        metavar="NAME",
+        help="the environment variable that holds the key; needed with a URL, where no other key is sent",
+    )
+    parser.add_argument("--model", help="the model to ask (default: the first for chat that the server lists)")
+    parser.add_argument("--json", action="store_true", help="print a JSON object a line: name, value, evidence")
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=256,
+        metavar="N",
+        help="of each answer (default: 256; more for long reasoning)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace, /) -> int:
+    """Asks, shows each finding as it comes, and returns the exit code."""
+    with target.client(arguments, model=arguments.model) as client:
+        for finding in probe.run(client, max_tokens=arguments.max_tokens):
+            print(_json(finding) if arguments.json else _row(finding), flush=True)
+    return exits.ANSWERED
+
+
+def _json(finding: probe.Finding) -> str:
+    return msgspec.json.encode(finding).decode()
+
+
+def _row(finding: probe.Finding) -> str:
+    cells = f"{finding.name:{_NAME}}  {finding.value:{_VALUE}}  {finding.evidence}"
+    return " ".join(terminal.visible(cells).rstrip().splitlines())

@@ -1,0 +1,81 @@
+"""`svir record`: stands before a real server, and keeps its answers for tests."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import queue
+from pathlib import Path
+
+from .. import RequestError, SourceError
+from ..testing.record import RecordingProxy
+from . import exits, terminal
+
+_EPILOG = """\
+Point a program at the URL that is printed: its key goes on to the server and is written nowhere, nor is anything else
+of a request unless --requests asks for the bodies. Ctrl-C ends it.
+
+example:
+  svir record --url http://localhost:1234 --out recordings/ --port 4321 &
+  OPENAI_BASE_URL=http://127.0.0.1:4321 my-program
+  svir replay --check recordings/
+
+exit codes:
+  0    ended with Ctrl-C
+  2    the command or the URL is wrong, or the folder or the port cannot be used
+  141  whoever read the output went away
+"""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
+    """Declares the command."""
+    parser = commands.add_parser(
+        "record",
+        help="record a server's answers",
+        description="Passes requests on to a server, and writes each answer to a file that svir.testing plays.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--url", required=True, help="the server, with or without /v1")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the answers go")
+    parser.add_argument("--port", type=_port, default=0, metavar="N", help="of the proxy (default: one that is free)")
+    parser.add_argument("--requests", action="store_true", help="write the bodies of the requests as well")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace, /) -> int:
+    """Records until it is interrupted, and returns the exit code."""
+    written: queue.SimpleQueue[Path] = queue.SimpleQueue()
+    try:
+        with contextlib.ExitStack() as running:
+            proxy = running.enter_context(_proxy(arguments, written))
+            print(proxy.url, flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                while True:
+                    _say(written.get())
+        while not written.empty():  # what Ctrl-C cut off
+            _say(written.get())
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise SourceError(f"expected a folder and a port that can be used, got {error.strerror}") from error
+    return exits.ANSWERED
+
+
+def _proxy(arguments: argparse.Namespace, written: queue.SimpleQueue[Path]) -> RecordingProxy:
+    try:
+        return RecordingProxy(
+            arguments.url, arguments.out, requests=arguments.requests, port=arguments.port, on_record=written.put
+        )
+    except ValueError as error:
+        raise RequestError(str(error)) from error
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
+    return int(text)
+
+
+def _say(path: Path) -> None:
+    print(terminal.visible(str(path)), flush=True)

@@ -1,0 +1,235 @@
+"""A Python type -> the JSON Schema that the API takes; `typed.py` is the way back.
+
+A strict schema is one that OpenAI accepts under `strict: true`: every property is required, no object takes others,
+the root is an object, and only some keywords are known. Whatever shapes the value and cannot be said so is refused;
+what only narrows it further goes into the description, and is checked when the answer is decoded.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ..errors import RequestError, clip
+from ..typed import WRAPPER, is_object, name_of
+from .options import is_name
+
+Schema = dict[str, Any]
+
+# The guide to structured output, "Supported schemas". It does not name `title`, which Pydantic writes into every schema
+# and the API takes.
+_KEPT = frozenset(
+    {"type", "enum", "description", "title", "pattern", "multipleOf"}
+    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems"}
+)
+_FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
+_BUILT = frozenset({"$ref", "anyOf", "discriminator", "properties", "required", "additionalProperties"})
+_LISTED = frozenset({"items", "prefixItems"})
+_JSON_TYPES = {str: "string", int: "integer", type(None): "null"}
+_REF = "#/$defs/"
+
+
+def json_schema(type: Any, /, *, name: str | None = None, strict: bool = True) -> Schema:
+    """A `response_format` that asks for JSON of a type; pairs with `Completion.parse` and `ToolCall.parse`.
+
+    A field with a default, or a key of a TypedDict that may be missing, is asked for as one that may be null, and null
+    then stands for the default. A type whose root is no object (a union, a list, a number) is asked for as
+    `{"value": ...}`, which `parse` takes off again. Docstrings and `msgspec.Meta(description=...)` go along.
+
+    Args:
+        type: a msgspec struct, a dataclass, a TypedDict, a union of tagged structs, or what msgspec knows beside them.
+        name: 1 to 64 letters, digits, _ and -; by default that of the type.
+        strict: whether the server is to hold the model to it. False sends msgspec's own schema, in which optional
+            properties are not required and dicts and tuples may occur; most servers then take it as a hint.
+
+    Raises:
+        RequestError: the name is refused, or the type cannot be expressed; the message has the path to where. Open
+            dicts, `Any` and tuples of several types are not expressible strictly, nor is a union of two untagged
+            objects at all, since nothing would tell them apart in the answer.
+
+    Source: wire-protocol.md, 2.6; OpenAI's guide to structured output, "Supported schemas".
+    """
+    name = _default_name(type) if name is None else name
+    if not is_name(name):
+        raise RequestError(f"expected a name of 1 to 64 letters, digits, _ and - for a schema, got {name!r}")
+    given = _given(type)
+    schema = _Strict(given.get("$defs", {})).root(given, name_of(type)) if strict else _plain(given)
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": strict, "schema": schema}}
+
+
+def _default_name(type: Any) -> str:
+    kind = get_origin(type) or type
+    name = kind.__name__ if is_object(type) and kind is not Annotated else "answer"
+    return name if is_name(name) else "answer"
+
+
+# msgspec's schema, and where a type has none
+
+
+def _given(type: Any) -> Schema:
+    try:
+        return msgspec.json.schema(type)
+    except (TypeError, NameError, RecursionError) as error:
+        path, part = _culprit(type, name_of(type), []) or (name_of(type), type)
+        reason = "" if "schema_hook" in str(error) else f" ({clip(str(error))})"
+        raise RequestError(f"expected a type with a JSON Schema at {path}, got {name_of(part)}{reason}") from error
+
+
+def _culprit(type: Any, path: str, seen: list[Any]) -> tuple[str, Any] | None:
+    """The innermost type without a schema, which msgspec does not say; `None` if it is none that was not seen."""
+    failing = [part for part in _parts(type, path) if not _has_schema(part[0])]
+    seen.append(type)
+    found = (_culprit(part, place, seen) for part, place in failing if part not in seen)
+    return next(filter(None, found), None) if failing else (path, type)
+
+
+def _parts(type: Any, path: str) -> Iterator[tuple[Any, str]]:
+    origin = get_origin(type)
+    if origin is Annotated:
+        yield get_args(type)[0], path
+    elif origin in (Union, types.UnionType):
+        yield from ((part, path) for part in get_args(type))
+    elif origin is not None and origin is not Literal and not is_object(type):
+        yield from ((part, path + "[]") for part in get_args(type) if part is not Ellipsis)
+    elif is_object(type):
+        try:
+            hints = get_type_hints(origin or type, include_extras=True)
+        except (NameError, TypeError):
+            return
+        yield from ((hint, f"{path}.{name}") for name, hint in hints.items())
+
+
+def _has_schema(type: Any) -> bool:
+    try:
+        msgspec.json.schema(type)
+    except (TypeError, NameError, RecursionError):
+        return False
+    return True
+
+
+def _plain(given: Schema) -> Schema:
+    """msgspec's schema with its root in place of a reference to it."""
+    defs: dict[str, Schema] = given.pop("$defs", {})
+    name = given.get("$ref", "").removeprefix(_REF)
+    root = defs.get(name, given)
+    if root is not given and b'"%b%b"' % (_REF.encode(), name.encode()) not in msgspec.json.encode(defs):
+        del defs[name]
+    return root | ({"$defs": defs} if defs else {})
+
+
+# The strict schema
+
+
+class _Strict:
+    """One schema, made strict; the path is kept for what is refused."""
+
+    def __init__(self, given: Mapping[str, Schema]) -> None:
+        self._given = given
+        self._defs: dict[str, Schema] = {}
+
+    def root(self, given: Schema, path: str) -> Schema:
+        given = {key: value for key, value in given.items() if key != "$defs"}
+        name = given.get("$ref", "").removeprefix(_REF)
+        schema = self._schema(self._given[name] if name else given, path)
+        if schema.get("type") != "object":
+            schema = _closed({WRAPPER: schema})
+        return schema | ({"$defs": self._defs} if self._defs else {})
+
+    def _schema(self, given: Schema, path: str) -> Schema:
+        if "$ref" in given:
+            return self._described(self._reference(given["$ref"], path), given)
+        if "anyOf" in given:
+            return self._described({"anyOf": [self._schema(part, path) for part in given["anyOf"]]}, given)
+        if given.get("type") == "object":
+            return self._described(self._object(given, path), given)
+        if given.get("type") == "array":
+            return self._described(self._array(given, path), given)
+        if "enum" in given:
+            return self._described({"type": _types_of(given["enum"])}, given)
+        if "type" not in given:
+            raise _refused(path, "one that allows anything (name what it may be)")
+        return self._described({}, given)
+
+    def _described(self, built: Schema, given: Schema) -> Schema:
+        """What was built, with the keywords that OpenAI knows; the others in words, in the description."""
+        kept = {key: value for key, value in given.items() if key in _KEPT and key not in built}
+        others = given.keys() - _KEPT - _BUILT - _LISTED - built.keys()
+        if given.get("format") in _FORMATS:
+            kept["format"] = given["format"]
+            others = others - {"format"}
+        notes = [f"{key}: {_text(given[key])}" for key in given if key in others and given[key] is not None]
+        if notes:
+            said = kept.get("description", "")
+            kept["description"] = f"{said} ({', '.join(notes)})" if said else ", ".join(notes)
+        if "$ref" in built and kept:  # which takes no neighbours
+            built = {"anyOf": [built]}
+        return built | kept
+
+    def _reference(self, ref: str, path: str) -> Schema:
+        name = ref.removeprefix(_REF)
+        if name not in self._defs:
+            self._defs[name] = {}  # while it is made: it may refer to itself
+            self._defs[name] = self._schema(self._given[name], path)
+        return {"$ref": ref}
+
+    def _object(self, given: Schema, path: str) -> Schema:
+        if "properties" not in given or given.get("additionalProperties"):
+            raise _refused(path, "an open dict (name its keys in a TypedDict, or ask for a list of pairs)")
+        required = given.get("required", ())
+        properties = {}
+        for name, part in given["properties"].items():
+            schema = self._schema(part, f"{path}.{name}")
+            properties[name] = schema if name in required else _nullable(schema)
+        return _closed(properties)
+
+    def _array(self, given: Schema, path: str) -> Schema:
+        if "prefixItems" in given:
+            first, *others = given["prefixItems"] or [None]
+            if given.get("items") is not False or first is None or any(other != first for other in others):
+                raise _refused(path, "a tuple of several types (name its items in a struct or a dataclass)")
+            return {"type": "array", "items": self._schema(first, path + "[]")}
+        if "items" not in given:
+            raise _refused(path, "a list of anything (name what its items may be)")
+        return {"type": "array", "items": self._schema(given["items"], path + "[]")}
+
+
+def _closed(properties: Schema) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _nullable(schema: Schema) -> Schema:
+    if _takes_null(schema):
+        return schema
+    if "anyOf" in schema:
+        return schema | {"anyOf": [*schema["anyOf"], {"type": "null"}]}
+    said = {"description": schema["description"]} if "description" in schema else {}
+    bare = {key: value for key, value in schema.items() if key != "description"}
+    return {"anyOf": [bare, {"type": "null"}], **said}
+
+
+def _takes_null(schema: Schema) -> bool:
+    return "null" in (schema.get("type"), *(part.get("type") for part in schema.get("anyOf", ()))) or (
+        isinstance(schema.get("type"), list) and "null" in schema["type"]
+    )
+
+
+def _types_of(values: list[Any]) -> str | list[str]:
+    """The JSON type of an enum's values, which OpenAI wants beside them."""
+    names = list(dict.fromkeys(_JSON_TYPES[value.__class__] for value in values))
+    return names[0] if len(names) == 1 else names
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _refused(path: str, got: str) -> RequestError:
+    return RequestError(f"expected a type that a strict schema can express at {path}, got {got}")

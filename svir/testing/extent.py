@@ -1,0 +1,133 @@
+"""Where an answer ends: follows its bytes as they come, and changes none."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Generator, Iterable
+from http.client import HTTPMessage, parse_headers
+
+_COOKIE = re.compile(rb"^set-cookie2?[ \t]*:.*\n(?:[ \t].*\n)*", re.IGNORECASE | re.MULTILINE)
+
+
+class Secrets:
+    """Words that must not be written anywhere.
+
+    Args:
+        words: in any order; none is empty.
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        found = sorted(set(words), key=len, reverse=True)  # a longer one may begin like a shorter one
+        self._pattern = re.compile("|".join(map(re.escape, found)).encode("latin-1")) if found else None
+
+    def masked(self, text: bytes) -> bytes:
+        """The text with as many stars in their place, so that no length changes."""
+        return text if self._pattern is None else self._pattern.sub(lambda word: b"*" * len(word[0]), text)
+
+
+class Extent:
+    """The bytes of one answer, the heads of interim ones included, and what they are.
+
+    What is not framed as HTTP/1.1 has it goes on until the connection ends.
+
+    Args:
+        method: of the request: the answer to HEAD has no body.
+
+    Source: RFC 9112, 6.3 (the length of a body) and 7.1 (chunks).
+    """
+
+    def __init__(self, method: str) -> None:
+        self.done = False
+        """Whether it is at the end that it announced."""
+        self._raw = bytearray()
+        self._body: int | None = None
+        self._data: list[tuple[int, int]] = []
+        self._at = 0
+        self._is_last = False
+        self._steps = self._answer(method)
+        next(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def feed(self, block: bytes) -> None:
+        """More of it."""
+        self._raw += block
+        try:
+            if not self.done:
+                next(self._steps)
+        except StopIteration:
+            self.done = True
+
+    @property
+    def keeps(self) -> bool:
+        """Whether another answer may follow on the connection."""
+        return self.done and not self._is_last and self._at == len(self._raw)
+
+    def masked(self, secrets: Secrets) -> bytes:
+        """The answer without cookies and secrets; a secret may be cut by the framing, and is found all the same."""
+        raw = bytearray(secrets.masked(bytes(self._raw)))
+        data = secrets.masked(b"".join(raw[start:end] for start, end in self._data))
+        at = 0
+        for start, end in self._data:
+            raw[start:end] = data[at : at + end - start]
+            at += end - start
+        cut = len(raw) if self._body is None else self._body
+        return _COOKIE.sub(b"", bytes(raw[:cut])) + raw[cut:]
+
+    # Each step takes what it needs of the bytes that are there, and waits for more.
+
+    def _answer(self, method: str) -> Generator[None, None, None]:
+        status = 100
+        while status // 100 == 1 and status != 101:
+            version, status, headers = yield from self._one_head()
+        self._body = self._at
+        length = headers.get("Content-Length", "")
+        if method == "HEAD" or status in (204, 304):
+            pass
+        elif "chunked" in headers.get("Transfer-Encoding", "").lower():
+            yield from self._chunks()
+        elif length.isascii() and length.isdigit():
+            yield from self._take(int(length))
+        else:
+            yield from self._take(math.inf)
+        self._is_last = version != b"HTTP/1.1" or "close" in headers.get("Connection", "").lower()
+
+    def _one_head(self) -> Generator[None, None, tuple[bytes, int, HTTPMessage]]:
+        lines = [(yield from self._line())]
+        while lines[-1]:
+            lines.append((yield from self._line()))
+        version, _, rest = lines[0].partition(b" ")
+        status = int(rest[:3]) if rest[:3].isdigit() else 0
+        return version, status, parse_headers(io.BytesIO(b"".join(line + b"\r\n" for line in lines[1:])))
+
+    def _chunks(self) -> Generator[None, None, None]:
+        size = 1
+        while size:
+            text = (yield from self._line()).partition(b";")[0].strip()
+            if not re.fullmatch(rb"[0-9a-fA-F]{1,16}", text):
+                yield from self._take(math.inf)
+            size = int(text, 16)
+            yield from self._take(size)
+            if size:
+                yield from self._line()
+        while (yield from self._line()):
+            pass  # trailers
+
+    def _line(self) -> Generator[None, None, bytes]:
+        while (end := self._raw.find(b"\n", self._at)) < 0:
+            yield
+        line = bytes(self._raw[self._at : end]).rstrip(b"\r")
+        self._at = end + 1
+        return line
+
+    def _take(self, size: float) -> Generator[None, None, None]:
+        while size > 0:
+            if got := int(min(size, len(self._raw) - self._at)):
+                self._data.append((self._at, self._at + got))
+                self._at += got
+                size -= got
+            else:
+                yield

@@ -1,0 +1,239 @@
+"""A proxy on loopback that passes requests on to a real server, and keeps its answers for `ReplayServer`.
+
+with RecordingProxy("http://localhost:1234", Path("recordings")) as proxy:
+    my_program(proxy.url)
+with ReplayServer(*sorted(Path("recordings").glob("*.http"))) as server:
+    my_program(server.url)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import select
+import socket
+import ssl
+from collections.abc import Callable
+from http.client import HTTPMessage
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from .answers import Answer
+from .extent import Extent, Secrets
+from .loopback import Gone, Loopback, Peer
+
+_BLOCK = 64 * 2**10
+_LEFT = getattr(select, "POLLRDHUP", 0)  # as in `loopback`
+
+# What the proxy says itself. `identity`, because a compressed recording can neither be read nor searched for keys.
+_OWN = {"host", "expect", "accept-encoding"}
+
+# What a header's name says when its value is nobody else's business; and how short a secret may be: "none" and
+# "EMPTY" are sent as keys too, and stand in many texts.
+_SECRET = re.compile(r"auth|key|token|cookie|secret|credential|password|signature", re.IGNORECASE)
+_SHORTEST = 8
+
+
+class RecordingProxy(Loopback):
+    """Passes whatever it is asked on to one server, and writes each answer to a file of its own.
+
+    The files are numbered in the order of the requests and named after the path: `001-v1-chat-completions.http`. Those
+    that are there already are left alone and counted on from. An answer passes block by block, as it comes, and is
+    written when it is over: byte for byte, its framing included, with these exceptions.
+
+    - `Set-Cookie` is left out.
+    - Stars stand where it repeats a secret of the request: a word of 8 characters or more in a header whose name
+      speaks of a key, a token, a cookie, a secret or authorization; even where HTTP's chunks cut it. A compressed body
+      is not searched: the proxy asks for `identity` in the client's place, but not every server cares.
+    - It is only its beginning if the client left before its end; the name then ends in `-left`.
+
+    Nothing of a request is written, unless `requests` asks for the bodies, with the same stars.
+
+    Args:
+        upstream: the server, with or without `/v1`, by http or https; no proxy of the environment is used. Each
+            request has a connection of its own. When there is none the client gets a 502, and nothing is written.
+        folder: made if need be.
+        requests: whether to write the body of each request as well, as `001-v1-chat-completions.request.json`.
+        on_record: called with the path of each recording.
+        port: 0 for one that is free.
+        patience: seconds to wait at most for a connection to the server, and for the threads at the end.
+        trust: verifies an https server; by default with the certificates of the system.
+
+    Raises:
+        ValueError: the URL is not http or https, has no host, or a user, a query or a fragment.
+        OSError: the folder cannot be made, or the port is taken.
+    """
+
+    def __init__(
+        self,
+        upstream: str,
+        folder: Path,
+        *,
+        requests: bool = False,
+        on_record: Callable[[Path], object] | None = None,
+        port: int = 0,
+        patience: float = 10.0,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(port=port, patience=patience)
+        self.recordings: list[Path] = []
+        """What was written, in the order in which the answers ended."""
+        self._upstream = Upstream(upstream, patience, trust)
+        self._folder = folder
+        self._with_requests = requests
+        self._on_record = on_record
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = (re.match(r"\d+", path.name) for path in folder.iterdir())
+        self._numbers = itertools.count(1 + max((int(found[0]) for found in taken if found), default=0))
+
+    def converse(self, peer: Peer, number: int, /) -> None:
+        while self._exchange(peer):
+            pass
+
+    def _exchange(self, peer: Peer) -> bool:
+        """One request and its answer; whether another may follow."""
+        method, path, version, headers = peer.head()
+        stem = f"{next(self._numbers):03}{_as_name(path)}"
+        server = self._connected(peer, headers)
+        answer, body = Extent(method), bytearray()
+        try:
+            with server:
+                head = self._upstream.head(method, path, headers)
+                whole = _pass_request(peer, server, head, headers, body if self._with_requests else None)
+                _pass_answer(server, peer, answer)
+        except Gone:
+            self._write(stem if answer.done else f"{stem}-left", headers, answer, body)
+            raise
+        self._write(stem, headers, answer, body)
+        return whole and answer.keeps and version == "HTTP/1.1" and headers.get("Connection", "").lower() != "close"
+
+    def _connected(self, peer: Peer, headers: HTTPMessage) -> socket.socket:
+        try:
+            return self._upstream.connect()
+        except OSError as error:
+            for _ in peer.blocks(headers):  # unread, it would take the answer down with the connection
+                pass
+            said = f"expected a connection to {self._upstream.shown}, got {error.strerror or error}"
+            peer.send(Answer.json({"error": {"message": said}}, status=502, headers={"Connection": "close"}).wire)
+            raise Gone from error
+
+    def _write(self, stem: str, headers: HTTPMessage, answer: Extent, body: bytearray) -> None:
+        if not len(answer):
+            return
+        secrets = _secrets(headers)
+        path = self._folder / f"{stem}.http"
+        with path.open("xb") as file:
+            file.write(answer.masked(secrets))
+        if body:
+            with path.with_suffix(".request.json").open("xb") as file:
+                file.write(secrets.masked(bytes(body)))
+        self.recordings.append(path)
+        if self._on_record is not None:
+            self._on_record(path)
+
+
+class Upstream:
+    """The server that is recorded."""
+
+    def __init__(self, url: str, patience: float, trust: ssl.SSLContext | None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("expected the URL of a server such as http://localhost:1234")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ValueError("expected the URL of a server without a user, a query and a fragment")
+        self.shown = f"{parts.scheme}://{parts.netloc}"
+        self._host = parts.netloc
+        self._address = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+        self._prefix = parts.path.rstrip("/").removesuffix("/v1")
+        self._patience = patience
+        self._trust = (trust or ssl.create_default_context()) if parts.scheme == "https" else None
+
+    def connect(self) -> socket.socket:
+        sock = socket.create_connection(self._address, self._patience)
+        try:
+            if self._trust is not None:
+                sock = self._trust.wrap_socket(sock, server_hostname=self._address[0])
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.settimeout(None)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def head(self, method: str, path: str, headers: HTTPMessage) -> bytes:
+        """The head of a request as it goes on."""
+        fields = [(name, value) for name, value in headers.items() if name.lower() not in _OWN]
+        lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._host}", "Accept-Encoding: identity"]
+        return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in fields), "", ""]).encode("latin-1")
+
+
+def _pass_request(peer: Peer, server: socket.socket, head: bytes, headers: HTTPMessage, kept: bytearray | None) -> bool:
+    """Whether the server took all of it: it may answer or go before."""
+    is_chunked = headers.get("Transfer-Encoding", "").lower() == "chunked"
+    try:
+        server.sendall(head)
+        for block in peer.blocks(headers):
+            if kept is not None:
+                kept += block
+            if not _sent(server, peer, b"%x\r\n%b\r\n" % (len(block), bytes(block)) if is_chunked else bytes(block)):
+                return False
+        return not is_chunked or _sent(server, peer, b"0\r\n\r\n")
+    except OSError:
+        return False
+
+
+def _sent(server: socket.socket, peer: Peer, data: bytes) -> bool:
+    """Sends, unless an answer comes first: a server that refuses a body reads no more of it."""
+    if isinstance(server, ssl.SSLSocket):  # what comes may be TLS's own
+        server.sendall(data)
+        return True
+    poll = _poll(server, select.POLLIN | select.POLLOUT, peer)
+    rest = memoryview(data)
+    while rest:
+        ready = dict(poll.poll())
+        if peer.sock.fileno() in ready:
+            raise Gone
+        if ready[server.fileno()] & ~select.POLLOUT:
+            return False
+        with contextlib.suppress(BlockingIOError):
+            rest = rest[server.send(rest, socket.MSG_DONTWAIT) :]
+    return True
+
+
+def _pass_answer(server: socket.socket, peer: Peer, answer: Extent) -> None:
+    """Passes an answer on, to its end or that of the connection."""
+    poll = _poll(server, select.POLLIN, peer)
+    while not answer.done:
+        is_there = isinstance(server, ssl.SSLSocket) and server.pending()
+        if not is_there and peer.sock.fileno() in dict(poll.poll()):
+            raise Gone
+        block = _received(server)
+        if not block:
+            break
+        answer.feed(block)
+        peer.send(block)
+
+
+def _poll(server: socket.socket, events: int, peer: Peer) -> select.poll:
+    """What the server is ready for, and whether the client left."""
+    poll = select.poll()
+    poll.register(server, events)
+    poll.register(peer.sock, _LEFT)
+    return poll
+
+
+def _received(server: socket.socket) -> bytes:
+    try:
+        return server.recv(_BLOCK)
+    except OSError:  # it broke the answer off: so does the recording
+        return b""
+
+
+def _as_name(path: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", path.partition("?")[0])[:80].rstrip("-.")
+
+
+def _secrets(headers: HTTPMessage) -> Secrets:
+    values = [value for name, value in headers.items() if _SECRET.search(name)]
+    return Secrets(word for value in values for word in re.findall(r'[^\s;,="]+', value) if len(word) >= _SHORTEST)

@@ -1,0 +1,467 @@
+"""Recording: what passes through the proxy, what is written, and what never is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates import client_tls, server_tls
+
+import svir
+from svir.testing import Answer, FaultServer, ReplayServer, faults
+from svir.testing.extent import Extent, Secrets
+from svir.testing.record import RecordingProxy
+
+STREAMS = Path(__file__).parent / "streams"
+PROJECT = Path(svir.__file__).parent.parent
+KEY = "sk-marker-that-must-not-be-seen"
+ONCE = svir.Retry(attempts=1)
+
+DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+def exchange(url: str, request: bytes) -> bytes:
+    """All that a server sends back to one request."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as sock:
+        sock.sendall(request)
+        return b"".join(iter(lambda: sock.recv(65536), b""))
+
+
+def post(*headers: str, path: str = "/v1/chat/completions", body: bytes = b"{}") -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: x", "Connection: close", f"Content-Length: {len(body)}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def everything(folder: Path) -> bytes:
+    """All names and contents of a folder."""
+    return b"".join(path.name.encode() + path.read_bytes() for path in folder.iterdir())
+
+
+# What is written
+
+
+@pytest.mark.parametrize("server_", sorted(path.name for path in STREAMS.iterdir()))
+def test_every_recorded_answer_passes_and_is_written_byte_for_byte(server_: str, tmp_path: Path) -> None:
+    for number, path in enumerate(sorted((STREAMS / server_).glob("*.http"))):
+        folder = tmp_path / str(number)
+        with ReplayServer(path) as server, RecordingProxy(server.url, folder) as proxy:
+            passed = exchange(proxy.url, post())
+        assert passed == path.read_bytes(), path.name
+        assert [file.read_bytes() for file in folder.iterdir()] == ([passed] if passed else []), path.name
+
+
+def test_a_session_is_played_again_as_it_was(tmp_path: Path) -> None:
+    session = ["llama-cpp/models.http", "mlx-lm/reasoning.http", "mlx-lm/tool.http", "mlx-lm/unknown-model.http"]
+
+    def ask(url: str) -> list[Any]:
+        with svir.Client(url, api_key=KEY, retry=ONCE) as client:
+            seen: list[Any] = [client.models()]
+            for _ in range(2):
+                completion = client.complete("hi")
+                seen.append((completion.text, completion.reasoning, completion.tool_calls, completion.usage))
+            with pytest.raises(svir.RejectedError) as caught:
+                client.complete("hi")
+            return [*seen, str(caught.value), caught.value.body]
+
+    with ReplayServer(*(STREAMS / name for name in session)) as server, RecordingProxy(server.url, tmp_path) as proxy:
+        recorded = ask(proxy.url)
+    assert names(tmp_path) == [
+        "001-v1-models.http",
+        "002-v1-chat-completions.http",
+        "003-v1-chat-completions.http",
+        "004-v1-chat-completions.http",
+    ]
+    assert proxy.recordings == sorted(tmp_path.iterdir())
+    with ReplayServer(*proxy.recordings) as server:
+        assert ask(server.url) == recorded
+    assert KEY.encode() not in everything(tmp_path)
+
+
+def test_recordings_that_are_there_are_left_alone_and_counted_on_from(tmp_path: Path) -> None:
+    (tmp_path / "007-v1-models.http").write_bytes(b"old")
+    with ReplayServer(DELTA + END) as server:
+        for _ in range(2):
+            with RecordingProxy(server.url, tmp_path) as proxy:
+                exchange(proxy.url, post())
+    assert names(tmp_path) == [
+        "007-v1-models.http",
+        "008-v1-chat-completions.http",
+        "009-v1-chat-completions.http",
+    ]
+    assert (tmp_path / "007-v1-models.http").read_bytes() == b"old"
+
+
+PATHS = [
+    ("/v1/models?key=" + KEY, "001-v1-models.http"),
+    ("/", "001.http"),
+    ("/v1/../../etc/passwd", "001-v1-..-..-etc-passwd.http"),
+    ("/v1/models/Qwen%2FQwen3", "001-v1-models-Qwen-2FQwen3.http"),
+]
+
+
+@pytest.mark.parametrize(("path", "name"), PATHS, ids=[case[1] for case in PATHS])
+def test_the_name_is_the_path_without_what_no_name_can_hold_and_without_the_query(
+    path: str, name: str, tmp_path: Path
+) -> None:
+    with ReplayServer(DELTA + END) as server, RecordingProxy(server.url, tmp_path) as proxy:
+        exchange(proxy.url, post(path=path))
+    assert names(tmp_path) == [name]
+    assert server.requests[0].path == path
+
+
+def test_bodies_of_requests_are_written_when_asked_for(tmp_path: Path) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": f"my key is {KEY}"}]}).encode()
+    with ReplayServer(DELTA + END) as server, RecordingProxy(server.url, tmp_path, requests=True) as proxy:
+        exchange(proxy.url, post(f"Authorization: Bearer {KEY}", body=body))
+    assert names(tmp_path) == ["001-v1-chat-completions.http", "001-v1-chat-completions.request.json"]
+    assert server.requests[0].body == body
+    kept = (tmp_path / "001-v1-chat-completions.request.json").read_bytes()
+    assert kept == body.replace(KEY.encode(), b"*" * len(KEY))
+
+
+# What is never written
+
+HEADERS = [
+    f"Authorization: Bearer {KEY}",
+    f"api-key: {KEY}",
+    f"x-api-key: {KEY}",
+    f"Ocp-Apim-Subscription-Key: {KEY}",
+    f"X-Goog-Api-Key: {KEY}",
+    f"Cookie: a=b; session={KEY}",
+    f"Proxy-Authorization: Basic {KEY}",
+]
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=[header.partition(":")[0] for header in HEADERS])
+def test_a_secret_that_the_answer_repeats_is_starred_wherever_it_stands(header: str, tmp_path: Path) -> None:
+    said = f'data: {{"error":{{"message":"wrong key {KEY}"}}}}\n\n'.encode()
+    middle = said.index(KEY.encode()) + 5
+    answer = Answer([(said, 0.0), (said[:middle], 0.0), (said[middle:], 0.0)], headers={"X-Echo": KEY})
+    with ReplayServer(answer) as server, RecordingProxy(server.url, tmp_path, requests=True) as proxy:
+        passed = exchange(proxy.url, post(header, body=f'{{"a":"{KEY}"}}'.encode()))
+    assert passed == answer.wire
+    assert any(value.endswith(KEY) for value in server.requests[0].headers.values())
+    written = (tmp_path / "001-v1-chat-completions.http").read_bytes()
+    assert KEY.encode() not in everything(tmp_path)
+    assert (len(written), written.count(b"*")) == (len(passed), 3 * len(KEY))
+    with ReplayServer(tmp_path / "001-v1-chat-completions.http") as server, svir.Client(server.url) as client:
+        with pytest.raises(svir.ServerStreamError, match=r"wrong key \*+$"):
+            client.complete("hi")
+
+
+def test_cookies_reach_the_client_and_no_file(tmp_path: Path) -> None:
+    head = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=%b;\r\n  Path=/\r\nContent-Type: text/event-stream\r\nset-cookie: b=2\r\n"
+    answer = head % KEY.encode() + b"Content-Length: %d\r\n\r\n" % len(DELTA + END) + DELTA + END
+    with ReplayServer(Answer.raw(answer)) as server, RecordingProxy(server.url, tmp_path) as proxy:
+        assert exchange(proxy.url, post()) == answer
+    [written] = [path.read_bytes() for path in tmp_path.iterdir()]
+    length = b"Content-Length: %d\r\n\r\n" % len(DELTA + END)
+    assert written == b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" + length + DELTA + END
+
+
+def test_a_short_word_is_no_secret_and_a_longer_one_wins_over_its_beginning() -> None:
+    assert Secrets([]).masked(b"EMPTY") == b"EMPTY"
+    assert Secrets(["abcdefgh", "abcdefghij"]).masked(b"abcdefghij abcdefgh") == b"********** ********"
+
+
+def test_an_answer_that_ends_in_its_head_is_written_without_its_cookies() -> None:
+    extent = Extent("POST")
+    extent.feed(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nX-A: 1\r\n")
+    assert (extent.done, extent.masked(Secrets([]))) == (False, b"HTTP/1.1 200 OK\r\nX-A: 1\r\n")
+
+
+# What passes, and when
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
+def test_an_event_passes_before_the_server_sends_the_next_one(framing: Any, tmp_path: Path) -> None:
+    go_on = threading.Event()
+    answer = Answer([(DELTA, 0.0), (END, go_on)], framing=framing)
+    with ReplayServer(answer) as server, RecordingProxy(server.url, tmp_path) as proxy:
+        with svir.Client(proxy.url) as client, client.stream("hi") as stream:
+            assert next(stream) == svir.Text("Hi")
+            go_on.set()
+            assert [type(event) for event in stream] == [svir.Completion]
+    [written] = [path.read_bytes() for path in tmp_path.iterdir()]
+    assert written == answer.wire
+
+
+def test_the_request_passes_with_its_headers_and_every_byte_of_its_photos(tmp_path: Path) -> None:
+    photo = b"\xff\xd8\xff\xe0" + bytes(range(256)) * 4000
+    with ReplayServer(DELTA + END) as server:
+        with RecordingProxy(server.url, tmp_path) as proxy:
+            for url in (server.url, proxy.url):
+                with svir.Client(url, headers={"X-Team": "a"}, api_key=KEY) as client:
+                    client.complete(svir.user("?", svir.Image(photo)))
+    direct, passed = server.requests
+    assert (passed.method, passed.path, passed.body) == (direct.method, direct.path, direct.body)
+    assert sorted(passed.headers.items()) == sorted(direct.headers.items())
+
+
+def test_a_chunked_request_passes(tmp_path: Path) -> None:
+    head = b"POST /v1/x HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    request = head + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    with ReplayServer(DELTA + END) as server, RecordingProxy(server.url, tmp_path, requests=True) as proxy:
+        exchange(proxy.url, request)
+    assert (server.requests[0].body, server.requests[0].complete) == (b"abcde", True)
+    assert (tmp_path / "001-v1-x.request.json").read_bytes() == b"abcde"
+
+
+def test_two_requests_use_one_connection_to_the_proxy(tmp_path: Path) -> None:
+    with ReplayServer(DELTA + END) as server, RecordingProxy(server.url, tmp_path) as proxy:
+        with svir.Client(proxy.url) as client:
+            assert [client.complete("hi").metrics.reused for _ in range(2)] == [False, True]
+        assert proxy.connections == 1
+
+
+def test_the_path_of_the_server_stands_before_that_of_the_request(tmp_path: Path) -> None:
+    with ReplayServer(DELTA + END) as server:
+        for number, path in enumerate(["/openai/v1/", "/openai", "/v1", ""]):
+            with RecordingProxy(server.url + path, tmp_path / str(number)) as proxy, svir.Client(proxy.url) as client:
+                client.complete("hi")
+    paths = ["/openai/v1/chat/completions"] * 2 + ["/v1/chat/completions"] * 2
+    assert [request.path for request in server.requests] == paths
+
+
+def test_a_client_that_leaves_ends_the_answer_at_the_server_and_the_recording_says_so(tmp_path: Path) -> None:
+    never = threading.Event()
+    with ReplayServer([(DELTA, 0.0), (END, never)]) as server:
+        with RecordingProxy(server.url, tmp_path) as proxy, svir.Client(proxy.url) as client:
+            with client.stream("hi") as stream:
+                next(stream)
+            assert server.wait_closed(1)
+    assert names(tmp_path) == ["001-v1-chat-completions-left.http"]
+    assert DELTA in everything(tmp_path)
+
+
+def test_a_client_that_leaves_before_the_first_byte_leaves_no_recording(tmp_path: Path) -> None:
+    reached, never = threading.Event(), threading.Event()
+
+    def answer(request: Any) -> bytes:
+        reached.set()
+        assert never.wait(10)
+        return END
+
+    def ask() -> None:
+        with pytest.raises(svir.Cancelled):
+            client.stream("hi", cancel=cancel)
+
+    cancel = svir.Cancel()
+    with ReplayServer(answer) as server:
+        with RecordingProxy(server.url, tmp_path) as proxy, svir.Client(proxy.url) as client:
+            waiting = threading.Thread(target=ask)
+            waiting.start()
+            assert reached.wait(10)
+            cancel.cancel()
+            waiting.join(10)
+            assert proxy.wait_closed(1)
+        never.set()
+    assert names(tmp_path) == []
+
+
+def test_a_server_that_reads_no_more_does_not_hold_up_the_end_of_the_proxy(tmp_path: Path) -> None:
+    photo = svir.Image(b"\xff\xd8\xff" + bytes(20_000_000))
+    taken = svir.Timeout(connect=10.0, first=10.0, idle=0.2)
+    with FaultServer([faults.Take(0.01), faults.Stall()]) as server:
+        with RecordingProxy(server.url, tmp_path) as proxy, svir.Client(proxy.url, timeout=taken, retry=ONCE) as client:
+            with pytest.raises(svir.TimedOut, match="to take more of the request"):
+                client.stream(svir.user("?", photo))
+    assert names(tmp_path) == []
+
+
+def test_an_answer_that_breaks_off_is_written_as_far_as_it_came(tmp_path: Path) -> None:
+    whole = Answer(DELTA + END).wire
+    with FaultServer([faults.Take(), whole[:-20], faults.Reset()]) as server:
+        with RecordingProxy(server.url, tmp_path) as proxy, svir.Client(proxy.url, retry=ONCE) as client:
+            with pytest.raises(svir.TruncatedError):
+                client.complete("hi")
+    assert names(tmp_path) == ["001-v1-chat-completions.http"]
+    assert whole.startswith((tmp_path / "001-v1-chat-completions.http").read_bytes())
+
+
+def test_an_early_answer_passes_before_the_request_is_read(tmp_path: Path) -> None:
+    refusal = Answer.json({"error": {"message": "too large"}}, status=413)
+    script = [faults.Take(0.01), refusal, faults.Stall()]
+    with FaultServer(script) as server, RecordingProxy(server.url, tmp_path) as proxy:
+        with svir.Client(proxy.url, retry=ONCE) as client, pytest.raises(svir.RejectedError, match="too large"):
+            client.complete(svir.user("?", svir.Image(b"\xff\xd8\xff" + bytes(20_000_000))))
+    assert (tmp_path / "001-v1-chat-completions.http").read_bytes() == refusal.wire
+
+
+def test_a_server_that_is_away_is_a_502_and_no_recording(tmp_path: Path) -> None:
+    with ReplayServer(END) as server:
+        url = server.url
+    with RecordingProxy(url, tmp_path) as proxy, svir.Client(proxy.url, retry=ONCE) as client:
+        with pytest.raises(svir.ServerError, match=f"expected a connection to {url}, got Connection refused"):
+            client.complete("hi")
+    assert names(tmp_path) == []
+
+
+def test_an_https_server_is_recorded_if_it_is_the_one_it_says(tmp_path: Path) -> None:
+    with ReplayServer(DELTA + END, tls=server_tls()) as server:
+        with RecordingProxy(server.url, tmp_path / "a", trust=client_tls()) as proxy, svir.Client(proxy.url) as client:
+            assert client.complete("hi").text == "Hi"
+        with RecordingProxy(server.url, tmp_path / "b") as proxy, svir.Client(proxy.url, retry=ONCE) as client:
+            with pytest.raises(svir.ServerError, match="certificate verify failed"):
+                client.complete("hi")
+    assert (names(tmp_path / "a"), names(tmp_path / "b")) == (["001-v1-chat-completions.http"], [])
+
+
+WRONG = ["localhost:1234", "ftp://localhost", "http://", "http://a:b@localhost", "http://localhost/?key=1"]
+
+
+@pytest.mark.parametrize("url", WRONG)
+def test_a_url_that_is_none_is_refused(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected the URL of a server"):
+        RecordingProxy(url, tmp_path)
+
+
+EXTENTS = [
+    ("a length", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", True, True),
+    ("a length not reached", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", False, False),
+    ("bytes after the end", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab", True, False),
+    ("chunks", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\na\r\n0\r\n\r\n", True, True),
+    ("trailers", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\r\n\r\n", True, True),
+    ("no last chunk", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", False, False),
+    ("a broken chunk", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno\r\na\r\n0\r\n\r\n", False, False),
+    ("no framing", b"HTTP/1.1 200 OK\r\n\r\nab", False, False),
+    ("an odd length", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nab", False, False),
+    ("HTTP/1.0", b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", True, False),
+    ("a close", b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na", True, False),
+    ("nothing to come", b"HTTP/1.1 204 No Content\r\n\r\n", True, True),
+    ("an interim answer", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", True, True),
+    ("only an interim answer", b"HTTP/1.1 100 Continue\r\n\r\n", False, False),
+    ("no HTTP", b"hello\r\n\r\nab", False, False),
+]
+
+
+@pytest.mark.parametrize(("raw", "done", "keeps"), [case[1:] for case in EXTENTS], ids=[case[0] for case in EXTENTS])
+def test_the_end_of_an_answer_is_found_at_every_cut(raw: bytes, done: bool, keeps: bool) -> None:
+    cuts: list[Callable[[bytes], list[bytes]]] = [
+        lambda raw: [raw],
+        lambda raw: [raw[n : n + 1] for n in range(len(raw))],
+        *((lambda raw, n=n: [raw[:n], raw[n:]]) for n in range(1, len(raw))),
+    ]
+    for cut in cuts:
+        extent = Extent("POST")
+        for block in cut(raw):
+            extent.feed(block)
+        assert (extent.done, extent.keeps, extent.masked(Secrets([]))) == (done, keeps, raw)
+
+
+def test_the_answer_to_head_has_no_body() -> None:
+    extent = Extent("HEAD")
+    extent.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
+    assert extent.done
+
+
+# The command
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    return {**kept, "PYTHONPATH": str(PROJECT)}
+
+
+def test_the_command_records_until_it_is_interrupted(tmp_path: Path) -> None:
+    pipe = subprocess.PIPE
+    with ReplayServer(DELTA + END) as server:
+        arguments = [sys.executable, "-m", "svir", "record", "--url", server.url, "--out", str(tmp_path / "new")]
+        with subprocess.Popen(arguments, stdout=pipe, stderr=pipe, env=environment()) as process:
+            url = process.stdout.readline().decode().rstrip("\n")
+            with svir.Client(url, api_key=KEY) as client:
+                assert client.complete("hi").text == "Hi"
+            line = process.stdout.readline().decode()
+            process.send_signal(signal.SIGINT)
+            rest = process.communicate(timeout=30)
+    assert line == f"{tmp_path / 'new' / '001-v1-chat-completions.http'}\n"
+    assert (process.returncode, rest) == (0, (b"", b""))
+    assert (tmp_path / "new" / "001-v1-chat-completions.http").read_bytes() == Answer(DELTA + END).wire
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--url", "ftp://localhost"], "expected the URL of a server"),
+        (["--url", "http://localhost", "--port", "70000"], "expected a port from 0 to 65535"),
+        (["--url", "http://localhost", "--out", "/dev/null/x"], "Not a directory"),
+    ],
+    ids=["url", "port", "folder"],
+)
+def test_a_wrong_option_is_told(options: list[str], said: str, tmp_path: Path) -> None:
+    arguments = [sys.executable, "-m", "svir", "record", "--out", str(tmp_path), *options]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=30, env=environment())
+    assert (done.returncode, done.stdout, said in done.stderr, "Traceback" in done.stderr) == (2, "", True, False)
+
+
+# The fixture
+
+TESTS = """
+import sys
+from pathlib import Path
+
+def test_nothing_is_loaded_until_it_is_asked_for():
+    assert "svir_pytest" in sys.modules
+    assert "svir" not in sys.modules
+
+def test_it_plays(svir_replay):
+    import svir
+    first, second = svir_replay(Path({path!r})), svir_replay(b"data: [DONE]\\n\\n", patience=1.0)
+    assert first.url != second.url
+    assert "three" in svir.Client(first.url).complete("hi").text
+    assert len(first.requests) == 1
+
+def test_the_servers_side_fails_the_test(svir_replay):
+    import svir
+    server = svir_replay(lambda request: 1 / 0)
+    try:
+        svir.Client(server.url, retry=svir.Retry(attempts=1)).complete("hi")
+    except svir.ConnectError:
+        pass
+"""
+
+
+def test_the_fixture_is_found_by_its_entry_point_and_ends_its_servers(tmp_path: Path) -> None:
+    installed = tmp_path / "site" / "replay_probe-1.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: replay-probe\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[pytest11]\nsvir = svir_pytest\n")
+    shutil.copy(PROJECT / "svir" / "testing" / "plugin.py", tmp_path / "site" / "svir_pytest.py")
+    (tmp_path / "test_it.py").write_text(TESTS.format(path=str(STREAMS / "mlx-lm" / "reasoning.http")))
+    env = {**environment(), "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(PROJECT)])}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            str(tmp_path / "test_it.py"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=env,
+        cwd=tmp_path,
+    )
+    assert "3 passed, 1 error" in done.stdout
+    assert "ZeroDivisionError" in done.stdout
