@@ -183,10 +183,14 @@ def test_a_row_comes_while_others_are_still_under_way() -> None:
 
 
 def test_leaving_the_loop_ends_what_is_under_way() -> None:
-    never = threading.Event()
+    never, under_way = threading.Event(), threading.Event()
 
     def answer(request: Request) -> Any:
-        return [(echo(request), never if question(request) == "slow" else 0.0)]
+        if question(request) == "slow":
+            under_way.set()
+            return [(echo(request), never)]
+        assert under_way.wait(10)
+        return [(echo(request), 0.0)]
 
     with ReplayServer(answer) as server, svir.Client(server.url) as client:
         with closing(svir.batch(client, ["slow", "quick"])) as rows:

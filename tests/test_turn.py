@@ -41,7 +41,6 @@ def test_the_typed_and_the_tolerant_path_give_the_same_events(path: Path, monkey
         raise msgspec.DecodeError("for the other path")
 
     monkeypatch.setattr(svir.answer.chunks, "decode", refuse)
-    monkeypatch.setattr(svir.answer.chunks, "decode_run", lambda run: None)
     assert outcome(*heard(blocks_of(body, end), framed=framed)[:2]) == typed
 
 
@@ -51,6 +50,13 @@ def test_every_string_of_every_event_can_be_encoded(path: Path) -> None:
     events, _, turn = heard(blocks_of(body, end), framed=end == "framed")
     assert msgspec.json.encode([events, turn.completion])
     assert json.dumps(msgspec.to_builtins([events, turn.completion]), ensure_ascii=False).encode()
+
+
+def test_broken_payloads_that_would_be_whole_together_are_no_chunks() -> None:
+    pieces = [b'{"choices":[]},{"choices":[]}', b'{"x":1', b'"y":2}']
+    _, error, _ = heard([b"".join(b"data: %b\n\n" % piece for piece in [*pieces, b"[DONE]"])])
+    assert isinstance(error, svir.ProtocolError)
+    assert "event 1" in str(error)
 
 
 PIECES = st.sampled_from(

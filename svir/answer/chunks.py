@@ -102,22 +102,6 @@ class Chunk(Struct, gc=False):
 decode: Callable[[bytes], Chunk] = msgspec.json.Decoder(Chunk).decode
 
 
-_decode_list: Callable[[bytes], list[Chunk]] = msgspec.json.Decoder(list[Chunk]).decode
-
-
-def decode_run(run: list[bytes], /) -> list[Chunk] | None:
-    """Several payloads decoded in one go, `None` unless each of them is a chunk: then one by one tells which is not.
-
-    No two of them can be read as one: a line feed cannot stand in a string, and an object over two payloads would
-    leave one chunk too few.
-    """
-    try:
-        decoded = _decode_list(b"[%b]" % b"\n,\n".join(run))
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    return decoded if len(decoded) == len(run) else None
-
-
 def only_text(chunk: Chunk, /) -> str:
     """The text of a chunk that brings nothing beside it, else "": nearly every chunk is one of these."""
     choices = chunk.choices

@@ -18,6 +18,7 @@ from .unpack import Unpacker, numbered
 
 _STRAY = "line that is no field"
 _STRAY_LIMIT = 64 * 2**10
+_REFUSED = (msgspec.MsgspecError, RecursionError)
 _KEEPALIVE = re.compile(rb"keepalive (\d{1,18})/(\d{1,18})\s*\Z")
 
 
@@ -85,31 +86,31 @@ class Turn:
         Each carries the answer so far.
         """
         draft, take, token = self._draft, self._unpacker.take, self._draft.token
-        only_text, is_plain = chunks.only_text, self._unpacker.is_plain
+        decode, only_text, is_plain = chunks.decode, chunks.only_text, self._unpacker.is_plain
+        tap, halves = self._tap, self._surrogates.high
         done = False
         try:
             for got in sse.payloads(blocks, last=DONE, limit=self._limits.event):
                 run: Sequence[bytes]
-                decoded = None
                 if isinstance(got, list):
                     run = got
-                    decoded = self._decoded(got)
                 elif got.__class__ is bytes:
                     run = (got,)
                 else:
                     yield from self._aside(got)
                     run = self._last(got)
-                for place, payload in enumerate(run):
+                for payload in run:
                     draft.events += 1
-                    if decoded is not None:
-                        chunk = decoded[place]
-                    elif payload == DONE:
-                        if self._tap is not None:
-                            self._tap(payload)
+                    if tap is not None:
+                        tap(payload)
+                    if payload == DONE:
                         done = True
                         break
-                    else:
-                        chunk = self._chunk(payload)
+                    draft.chunks += 1
+                    try:
+                        chunk = decode(payload) if not halves else self._tolerant(payload)
+                    except _REFUSED:
+                        chunk = self._tolerant(payload)
                     if (text := only_text(chunk)) and is_plain(text) and draft.named:
                         yield token(text)
                         continue
@@ -219,25 +220,6 @@ class Turn:
         return errors.of_event(detail, f"event {self._draft.events}")
 
     # One chunk
-
-    def _decoded(self, run: list[bytes]) -> list[Chunk] | None:
-        """The chunks of several payloads at once, for four fifths of the cost; `None` if they need a closer look."""
-        if self._tap is not None or self._surrogates.high:
-            return None
-        decoded = chunks.decode_run(run)
-        self._draft.chunks += len(decoded or ())
-        return decoded
-
-    def _chunk(self, payload: bytes) -> Chunk:
-        self._draft.chunks += 1
-        if self._tap is not None:
-            self._tap(payload)
-        if not self._surrogates.high:
-            try:
-                return chunks.decode(payload)
-            except (msgspec.MsgspecError, RecursionError):
-                pass
-        return self._tolerant(payload)
 
     def _tolerant(self, payload: bytes) -> Chunk:
         """A chunk that the typed decoder refused, or one that may go on with half a character."""

@@ -35,7 +35,7 @@ class Sources:
     def __init__(self) -> None:
         self._closing = ExitStack()
         self._open: dict[object, tuple[object, Source]] = {}
-        self._buffer = memoryview(bytearray(BLOCK + 1))
+        self._buffer = memoryview(b"")
 
     def __enter__(self) -> Sources:
         return self
@@ -45,6 +45,7 @@ class Sources:
 
     def close(self) -> None:
         self._open.clear()
+        self._buffer = memoryview(b"")  # a stream may live on for minutes
         self._closing.close()
 
     def open(self, source: Readable, /) -> Source:
@@ -54,6 +55,8 @@ class Sources:
             SourceError: it is missing, unreadable, no regular file, closed, or in text mode.
         """
         key = source if isinstance(source, Path) else id(source)
+        if not self._buffer:
+            self._buffer = memoryview(bytearray(BLOCK + 1))
         if key not in self._open:
             self._open[key] = (source, self._opened(source))
         return self._open[key][1]
