@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import decode, long, threads, upload
+from . import decode, threads, upload
 from .lab import Row
 
 _SVIR, _OTHERS, _LIMIT = "#c2410c", "#64748b", "#cbd5e1"
@@ -47,64 +47,83 @@ def _colour(arm: str) -> str:
     return _LIMIT if arm.startswith("limit") else _SVIR if arm.startswith("svir") else _OTHERS
 
 
-def _bars(panel: Any, rows: list[Row], figure: str, scale: float, form: str) -> None:
-    """The least of a figure for each arm, on a logarithmic scale: the arms lie far apart."""
-    shown = [row for row in reversed(rows) if row.samples]
-    values = [max(row.low(figure) * scale, 0.01) for row in shown]
-    bars = panel.barh([row.arm for row in shown], values, color=[_colour(row.arm) for row in shown])
-    panel.bar_label(bars, [form.format(value) for value in values], padding=3)
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _bars(panel: Any, rows: list[Row], figure: str, scale: float, floor: float) -> None:
+    """The least of a figure for each arm, on a logarithmic scale, because the arms lie far apart.
+
+    Args:
+        floor: how fine it can be measured, as shown; what lies below is drawn as that.
+    """
+    values = {row.arm: row.low(figure) * scale if row.samples else 0.0 for row in reversed(rows)}
+    notes = {row.arm: row.note for row in rows}
+    shown = [max(value, floor) for value in values.values()]
+    bars = panel.barh(list(values), shown, color=[_colour(arm) for arm in values])
+    labels = [notes[arm] or (_number(value) if value > floor else f"under {floor:g}") for arm, value in values.items()]
+    panel.bar_label(bars, labels, padding=3)
     panel.set_xscale("log")
-    panel.set_xlim(min(values, default=1) / 2, max(values, default=1) * 6)
+    panel.set_xlim(floor / 1.5, max(shown) * 30)
+    panel.set_xticks([])
+    panel.minorticks_off()
+    panel.spines["bottom"].set_visible(False)
 
 
 def _decode(rows: list[Row]) -> Any:
     figure, panels = _panels(2, sharey=True)
+    figure.suptitle("CPU µs per text event (logarithmic)")
     for panel, framing in zip(panels, ("live", "blocks"), strict=True):
-        _bars(panel, [row for row in rows if row.case == ("text", framing)], "cpu", 1e6, "{:.3g}")
-        panel.set_title(f"CPU µs per text event, {decode.FRAMINGS[framing]}")
+        _bars(panel, [row for row in rows if row.case == ("text", framing)], "cpu", 1e6, 0.05)
+        panel.set_title(decode.FRAMINGS[framing])
     return figure
 
 
 def _threads(rows: list[Row]) -> Any:
     figure, panels = _panels(2)
-    for panel, name, words in zip(
-        panels, ("rate", "full"), (f"{threads.RATE} tokens a second each", "as fast as they come"), strict=True
-    ):
-        for arm in threads.ARMS:
+    figure.suptitle("CPU µs per token, streams at once in one process (logarithmic)")
+    titles = {"rate": f"{threads.RATE} tokens a second in each", "full": "as fast as they come"}
+    for panel, (name, title) in zip(panels, titles.items(), strict=True):
+        for arm, line in zip(threads.ARMS, ("-", ":", "--"), strict=True):
             of_arm = [row for row in rows if (row.case[0], row.arm) == (name, arm) and row.samples]
-            panel.plot(
-                [int(row.case[1]) for row in of_arm],
-                [row.low("cpu") * 1e6 for row in of_arm],
-                marker="o",
-                color=_colour(arm),
-                linestyle="-" if arm in ("svir", "openai") else ":",
-            )
-            if of_arm:
-                panel.annotate(f" {arm}", (int(of_arm[-1].case[1]), of_arm[-1].low("cpu") * 1e6), va="center")
-        panel.set(xscale="log", yscale="log", xlabel="streams at once", xlim=(0.8, 12_000))
-        panel.set_title(f"CPU µs per token, {words}")
+            points = [(int(row.case[1]), row.low("cpu") * 1e6) for row in of_arm]
+            panel.plot([x for x, _ in points], [y for _, y in points], line, marker="o", color=_colour(arm), label=arm)
+        panel.set(xscale="log", yscale="log", title=title, xlabel="streams")
+        panel.set_xticks(threads.STREAMS, map(str, threads.STREAMS))
+        panel.yaxis.set_major_formatter(lambda value, _: _number(value))
+        panel.yaxis.set_minor_formatter(lambda value, _: "")
+        panel.xaxis.set_minor_formatter(lambda value, _: "")
+    panels[1].legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
 def _upload(rows: list[Row]) -> Any:
     shown = [name for name in upload.COLUMNS if any(row.case == (name,) for row in rows)]
     figure, panels = _panels(len(shown), sharey=True)
+    figure.suptitle("peak memory above the start, MiB (logarithmic)")
     for panel, name in zip(panels, shown, strict=True):
-        _bars(panel, [row for row in rows if row.case == (name,)], "memory", 2**-20, "{:.3g}")
+        _bars(panel, [row for row in rows if row.case == (name,)], "memory", 2**-20, 0.25)
         panel.set_title(upload.COLUMNS[name])
-    panels[0].set_xlabel("peak memory above the start, MiB")
     return figure
 
 
+_LONG = {
+    "text": "text deltas",
+    "letters": "tool-argument deltas",
+    "huge": "bytes in one event",
+    "conversation": "messages sent",
+}
+
+
 def _long(rows: list[Row]) -> Any:
-    figure, panels = _panels(len(long.WORDS))
-    for panel, (kind, words) in zip(panels, long.WORDS.items(), strict=True):
+    figure, panels = _panels(len(_LONG))
+    figure.suptitle("CPU milliseconds against length")
+    for panel, (kind, words) in zip(panels, _LONG.items(), strict=True):
         of_kind = [row for row in rows if row.case[0] == kind and row.samples]
         lengths = [row.low("count") for row in of_kind]
         panel.plot(lengths, [row.low("cpu") * 1e3 for row in of_kind], marker="o", color=_SVIR)
-        panel.set(xlim=(0, max(lengths, default=1) * 1.1), ylim=(0, None), xlabel=words.replace(", ", ",\n"))
-        panel.ticklabel_format(axis="x", style="sci", scilimits=(0, 3))
-    panels[0].set_ylabel("CPU milliseconds")
+        panel.set(xlim=(0, max(lengths, default=1) * 1.1), ylim=(0, None), xlabel=words)
+        panel.set_xticks(lengths[-1:], [f"{length:,.0f}" for length in lengths[-1:]])
     return figure
 
 

@@ -25,7 +25,8 @@ COLUMNS = {**{str(n): f"{n} × 4 MB" for n in COUNTS}, "sparse": "one sparse fil
 
 _HIDDEN = "svir, no pybase64"
 _FAST = ("limit: sendall", "svir", _HIDDEN)
-"""The others take up to a minute for the largest requests, and do those once."""
+_LARGE = ("100", "sparse")
+"""The other arms take up to a minute for these, and do them once."""
 _COUNTED = 2**18
 """Bytes by which the kernel's count of a process's memory may be off."""
 
@@ -63,10 +64,10 @@ def measure(lab: Lab, /) -> list[Row]:
             return lab.take_turns("upload", SENDERS, [("1",), ("sparse",)], job_of, rounds=1, fresh=True)
         rows: list[Row] = []
         for column in COLUMNS:
-            slow = [arm for arm in SENDERS if column in ("100", "sparse") and arm not in _FAST]
-            fast = [arm for arm in SENDERS if arm not in slow]
-            rows += lab.take_turns("upload", fast, [(column,)], job_of, rounds=5, fresh=True)
-            rows += lab.take_turns("upload", slow, [(column,)], job_of, rounds=1, fresh=True)
+            slow = [arm for arm in SENDERS if arm not in _FAST]
+            rounds = 1 if column in _LARGE else 3
+            rows += lab.take_turns("upload", _FAST, [(column,)], job_of, rounds=5, fresh=True)
+            rows += lab.take_turns("upload", slow, [(column,)], job_of, rounds=rounds, fresh=True, patience=60)
         return rows
 
 

@@ -46,7 +46,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     document: int = 64 * 2**20
     head: int = 64 * 2**10
     headers: int = 99
-    decompressed: int = 256 * 2**20
+    decompressed: int = 128 * 2**20
     unframed: int = 16 * 2**20
 
 

@@ -9,14 +9,16 @@ from typing import Any
 
 from . import errors
 from .answer import failure
-from .errors import Limits, NotAStreamError, SvirError, clip
+from .errors import Detail, Limits, NotAStreamError, SvirError, clip
 from .hooks import Watch
 from .request import options
 from .request.body import Body
 from .request.sources import Sources
 from .wire import retry
+from .wire.address import without_query
 from .wire.call import Call
 from .wire.connection import Answer, Wire
+from .wire.headers import Headers
 from .wire.retry import Attempts
 
 logger = logging.getLogger("svir")
@@ -108,7 +110,7 @@ class Exchange:
         self._watch.fails(error, again=True)
 
     def _try(self) -> Answer:
-        headers = {"Accept": self._wanted, **self._headers()}
+        headers = Headers({"Accept": self._wanted, **self._headers()})
         method, blocks, length = "GET", None, 0
         if self._body is not None:
             method, blocks, length = "POST", _watched(self._body, self._on_upload), self._body.length
@@ -116,10 +118,10 @@ class Exchange:
         self._watch.sends(method, self._wire.address.url(self._path), self._fields or {}, length)
         answer = self._wire.send(self._call, method, self._path, headers, blocks, self._limits)
         logger.debug("%s %s%s: %s %s", method, self._wire.address.base, self._path, answer.status, answer.reason)
-        self._check(answer)
+        self._check(answer, headers)
         return answer
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, answer: Answer, headers: Headers) -> None:
         """Raises what the head of the answer says, unless it is the wanted one."""
         if errors.is_success(answer.status) and answer.media_type == self._wanted:
             return
@@ -129,9 +131,12 @@ class Exchange:
             start = answer.beginning(self._limits.error_body, seconds)
         finally:
             answer.release(done=False)
+        start = self._wire.shown(start, headers)
         detail = failure.in_body(start)
         body = start.decode(errors="replace")
         if not errors.is_success(answer.status):
+            if not detail.message and (there := answer.headers.get("location")):
+                detail = Detail(message=f"moved to {without_query(there)}, and no redirect is followed")
             wait = retry.asked_delay(answer.headers, time.time())
             error: SvirError = errors.of_status(answer.status, answer.reason, detail, body=body, retry_after=wait)
         else:

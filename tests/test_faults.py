@@ -292,3 +292,53 @@ def test_what_came_before_a_broken_chunk_is_handed_on_although_it_came_with_it(e
             next(stream)
     assert caught.value.completion is not None
     assert caught.value.completion.text == "abc"
+
+
+# Connections that were kept
+
+STALE: dict[str, Script] = {
+    "ended while it was idle": [Take(), Answer(HELLO)],
+    "ends when the next request comes": [Take(), Answer(HELLO), Take(0.0)],
+    "is reset when the next request comes": [Take(), Answer(HELLO), Take(0.0), Reset()],
+    "ends when the next request was read": [Take(), Answer(HELLO), Take()],
+    "is reset when the next request was read": [Take(), Answer(HELLO), Take(), Reset()],
+}
+
+
+@over_both
+@pytest.mark.parametrize("asked", ["hi", svir.user("?", PHOTO)], ids=["small", "large"])
+@pytest.mark.parametrize("stale", STALE)
+def test_a_kept_connection_that_ends_costs_one_repeat_and_no_try(stale: str, asked: Any, tls: bool) -> None:
+    """H02: not a byte of an answer came, so that the request may go out again, from its start."""
+    with failing(STALE[stale], [Take(), Answer(HELLO)], tls=tls) as (client, server):
+        assert client.complete("hi").metrics.tries == 1
+        if stale == "ended while it was idle":
+            assert server.wait_closed(1)
+        completion = client.complete(asked)
+        assert (completion.text, completion.metrics.tries, completion.metrics.reused) == ("Hello, world", 1, False)
+    assert server.connections == 2
+
+
+def test_a_kept_connection_that_ends_is_repeated_once() -> None:
+    scripts: list[Script] = [[Take(), Answer(HELLO), Take()], [Take()], [Take(), Answer(HELLO)]]
+    with failing(*scripts) as (client, server):
+        client.complete("hi")
+        with pytest.raises(svir.ConnectError):
+            client.complete("hi")
+    assert server.connections == 2
+
+
+def test_a_kept_connection_that_answers_and_ends_is_not_repeated() -> None:
+    """A byte of an answer came: the server has begun to work."""
+    with failing([Take(), Answer(HELLO), Take(), b"HTTP/1.1 200"], [Take(), Answer(HELLO)]) as (client, server):
+        client.complete("hi")
+        with pytest.raises(svir.ConnectError, match="the end of the connection after 12 bytes"):
+            client.complete("hi")
+    assert server.connections == 1
+
+
+def test_a_reset_before_an_answer_is_tried_again_like_any_failed_connection() -> None:
+    again = svir.Retry(attempts=2, base=0.0)
+    for first in ([Take(), Reset()], [Take()], [Take(), b"HTTP/1.1 200 OK\r\nContent-T"]):
+        with failing(first, [Take(), Answer(HELLO)], retry=again) as (client, _):
+            assert client.complete("hi").metrics.tries == 2

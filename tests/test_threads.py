@@ -125,13 +125,14 @@ def test_a_forked_child_opens_its_own_connections_and_the_parent_keeps_its() -> 
     assert [request.connection for request in server.requests] == [1, 2, 2, 2, 1]
 
 
-def test_a_stream_goes_on_in_the_parent_whatever_a_forked_child_does_with_it() -> None:
+@pytest.mark.parametrize("events", [1, 3])
+def test_a_stream_goes_on_in_the_parent_whatever_a_forked_child_does_with_it(events: int) -> None:
     more = threading.Event()
     cancel = svir.Cancel()
-    steps = [(chunk("a"), 0.0), (chunk("b", "stop") + DONE, more)]
-    with ReplayServer(steps) as server, client_of(server.url) as client:
+    read = [(chunk(text), 0.01) for text in "abc"[:events]]
+    with ReplayServer([*read, (chunk("z", "stop") + DONE, more)]) as server, client_of(server.url) as client:
         stream = client.stream("hi", cancel=cancel)
-        assert next(stream) == svir.Text("a")
+        assert [next(stream) for _ in read] == [svir.Text(text) for text in "abc"[:events]]
 
         def meddle() -> None:
             with pytest.raises(svir.Cancelled, match="belongs to the parent process"):
@@ -142,7 +143,7 @@ def test_a_stream_goes_on_in_the_parent_whatever_a_forked_child_does_with_it() -
 
         assert in_child(meddle) == 0
         more.set()
-        assert next(stream) == svir.Text("b")
+        assert next(stream) == svir.Text("z")
         assert next(stream) == stream.completion
 
 

@@ -13,6 +13,8 @@ from itertools import chain
 from ..errors import TooLargeError
 
 _BOM = b"\xef\xbb\xbf"
+_LINES = 4096
+"""Lines of one event that are kept apart: short ones would cost forty times their size."""
 
 
 class Failure(bytes):
@@ -120,7 +122,8 @@ class _Event:
     def feed(self, line: bytes) -> Iterator[bytes]:
         """One line without its end; an empty one completes the event."""
         if not line:
-            yield from self._close(bytes)
+            if self.open:
+                yield from self._close(bytes)
             return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -132,6 +135,8 @@ class _Event:
             self._data.append(value)
             if value == self._last and len(self._data) == 1 and value:
                 yield from self._close(bytes)
+            elif len(self._data) == _LINES:
+                self._data = [b"\n".join(self._data)]
         elif not name:
             yield Comment(value)
         elif name == b"event":

@@ -9,7 +9,8 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 from msgspec import Struct
 
-from ..errors import RequestError
+from ..errors import RequestError, clip
+from .headers import Headers
 
 
 class Proxy(Struct, frozen=True):
@@ -22,13 +23,20 @@ class Proxy(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"Proxy({self.url!r})"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("url", self.url)]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the proxy is told of who asks."""
+        if self.user is None:
+            return {}
+        return urllib3.make_headers(proxy_basic_auth=f"{self.user}:{self.password or ''}")
+
     def manager(self, options: dict[str, Any], /) -> urllib3.ProxyManager:
-        headers = None
-        if self.user is not None:
-            headers = urllib3.make_headers(proxy_basic_auth=f"{self.user}:{self.password or ''}")
         # One context for both: a proxy behind TLS is verified as the server is.
         tls = options.get("ssl_context")
-        return urllib3.ProxyManager(self.url, proxy_headers=headers, proxy_ssl_context=tls, **options)
+        return urllib3.ProxyManager(self.url, proxy_headers=Headers(self.headers), proxy_ssl_context=tls, **options)
 
 
 class Address(Struct, frozen=True):
@@ -79,6 +87,15 @@ def parse(base_url: str, proxy: str | None = None, /) -> Address:
     host = str(parts.hostname)
     chosen = proxy if proxy is not None else _from_environment(parts.scheme, host, parts.netloc)
     return Address(f"{parts.scheme}://{parts.netloc}{path}", _proxy(chosen) if chosen else None)
+
+
+def without_query(url: str, /) -> str:
+    """Where a redirect points: tokens of a login stand in its query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "another place"
+    return clip(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path)
 
 
 def _split(url: str, what: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 from ..errors import Limits, ProtocolError, TooLargeError, clip
 
@@ -24,8 +25,8 @@ class Decoder:
         self._name = name
         self._limit = limit
         self._size = 0
-        self._head = b""
-        self._unpack = zlib.decompressobj(_GZIP) if name != "deflate" else None
+        self._start = b""
+        self._unpack: Any = None
 
     def feed(self, block: bytes, /) -> Iterator[bytes]:
         """What a block unpacks to.
@@ -34,27 +35,34 @@ class Decoder:
             ProtocolError: it is not packed as announced.
             TooLargeError: all pieces together pass the limit.
         """
-        unpack = self._unpack
-        if unpack is None:
-            block = self._head = self._head + block
-            if len(block) < 2:
-                return
-            # RFC 9110, 8.4.1.2 asks for a header of zlib's, which many servers leave out.
-            unpack = self._unpack = zlib.decompressobj(_RAW if (block[0] << 8 | block[1]) % 31 else _ZLIB)
-        piece = b"-"
+        piece = b""
         while block or len(piece) == _PIECE:
-            if unpack.eof:
-                # gzip may be several members in a row; anything else behind the end is passed over.
-                if not block.startswith(_MEMBER):
+            if self._unpack is None or self._unpack.eof:
+                block, self._start = self._start + block, b""
+                if not self._begins(block):
                     return
-                unpack = self._unpack = zlib.decompressobj(_GZIP)
             try:
-                piece = unpack.decompress(block, _PIECE)
+                piece = self._unpack.decompress(block, _PIECE)
             except zlib.error as error:
                 raise ProtocolError(f"expected an answer in {self._name}, got {error}") from error
-            block = unpack.unconsumed_tail or unpack.unused_data
+            block = self._unpack.unconsumed_tail or self._unpack.unused_data
             if piece:
                 yield self._counted(piece)
+
+    def _begins(self, block: bytes) -> bool:
+        """Whether something packed begins here, which its first two bytes tell."""
+        if len(block) < 2:
+            self._start = block
+            return False
+        first = self._unpack is None
+        if first and self._name == "deflate":
+            # RFC 9110, 8.4.1.2 asks for a header of zlib's, which many servers leave out.
+            self._unpack = zlib.decompressobj(_RAW if (block[0] << 8 | block[1]) % 31 else _ZLIB)
+        elif first or block.startswith(_MEMBER):  # gzip may be several members in a row
+            self._unpack = zlib.decompressobj(_GZIP)
+        else:
+            return False  # padding
+        return True
 
     def _counted(self, piece: bytes) -> bytes:
         self._size += len(piece)

@@ -184,7 +184,7 @@ def _number(line: bytes) -> int:
     """The size that a line tells; extensions behind it are passed over."""
     digits = line.rstrip(b"\r\n")
     if digits.strip(_HEX):
-        digits = digits.partition(b";")[0].rstrip(b" \t")
+        digits = _bounded(digits).partition(b";")[0].rstrip(b" \t")
     if not 0 < len(digits) <= 16 or digits.strip(_HEX):
         raise ProtocolError(f"expected the size of an HTTP chunk, got {_shown(line)}")
     return int(digits, 16)

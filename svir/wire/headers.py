@@ -1,27 +1,46 @@
-"""Headers that go out: what may stand in them."""
+"""Headers that go out: what may stand in them, and what of them is told to nobody else."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..errors import RequestError
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+# Where a request ends is svir's to say: a second word on it is how one request is made to look like two.
+_OURS = frozenset({"content-length", "transfer-encoding", "expect", "te", "trailer", "upgrade"})
+
+_SECRET = re.compile(r"authorization|key|token|secret|password|cookie", re.IGNORECASE)
+_SHORTEST = 8
+"""Characters of a secret: what is shorter ("none", "test") is none, and a part of other words."""
+
+
+class Headers(dict[str, str]):
+    """Headers of a request; their values are in no repr, and so in no traceback that shows arguments."""
+
+    def __repr__(self) -> str:
+        return f"Headers({', '.join(self)})"
+
+    def copy(self) -> Headers:
+        return Headers(self)
 
 
 def checked(headers: Mapping[str, str], /) -> Mapping[str, str]:
     """The headers, if every name is a token and no value breaks out of its line. No value is in any message.
 
     Raises:
-        RequestError: a name that is no token, a value that is no string or has CR, LF, NUL or another character
-            outside of Latin-1.
+        RequestError: a name that is no token, or of a header that frames the request; a value that is no string or has
+            CR, LF, NUL or another character outside of Latin-1.
 
     Source: RFC 9110, 5.5 and 5.6.2.
     """
     for name, value in headers.items():
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
             raise RequestError(f"expected a header name of letters, digits and dashes, got {name!r}")
+        if name.lower() in _OURS:
+            raise RequestError(f"expected no header that frames the request, got {name}")
         if not isinstance(value, str):
             raise RequestError(f"expected a string as the value of header {name}, got {value.__class__.__name__}")
         if any(sign in "\r\n\0" or sign > "\xff" for sign in value):
@@ -29,7 +48,22 @@ def checked(headers: Mapping[str, str], /) -> Mapping[str, str]:
     return headers
 
 
-def distinct(headers: Mapping[str, str], /) -> dict[str, str]:
+def distinct(headers: Mapping[str, str], /) -> Headers:
     """The headers, each name once, however it is spelt: the last one counts, as in any mapping."""
     last = {name.lower(): (name, value) for name, value in headers.items()}
-    return dict(last.values())
+    return Headers(last.values())
+
+
+def secrets(headers: Mapping[str, str], /) -> Iterable[str]:
+    """The words of those headers that say who asks."""
+    for name, value in headers.items():
+        if _SECRET.search(name):
+            yield from value.split()
+
+
+def without(secrets: Iterable[str], text: bytes, /) -> bytes:
+    """Foreign text without the secrets that were sent: some servers and gateways repeat the headers in their errors."""
+    for secret in secrets:
+        if len(secret) >= _SHORTEST:
+            text = text.replace(secret.encode("latin-1"), b"***")
+    return text

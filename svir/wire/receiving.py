@@ -47,6 +47,8 @@ class Receiver:
         """
         call = self._call
         steady = call.steady
+        if call.stopped:
+            call.check()
         timeout = self._silence if steady else call.patience()
         try:
             if timeout != self._set:
@@ -57,7 +59,7 @@ class Receiver:
             raise self._broken(error) from error
         if not steady:
             call.waited()
-        if call.stopped:
+        if not block:
             call.check()
         return block
 

@@ -131,9 +131,7 @@ class _Limited:
                 left = left[self.sock.send(left) :]
                 self._moved()
             except _LATER as later:
-                writing = not isinstance(later, ssl.SSLWantReadError)
-                wait_for_socket(self.sock, read=True, write=writing, timeout=self.call.left())
-                self.call.left()
+                self._wait(writing=not isinstance(later, ssl.SSLWantReadError))
             except ssl.SSLError as error:
                 # How TLS says that the other side left; what it said before is still to be read.
                 self.call.check()
@@ -141,6 +139,11 @@ class _Limited:
             except OSError:
                 self.call.check()
                 raise
+
+    def _wait(self: Any, *, writing: bool) -> None:
+        """Until the server takes more, or says something."""
+        wait_for_socket(self.sock, read=True, write=writing, timeout=self.call.left())
+        self.call.left()
 
     def _moved(self: Any) -> None:
         """The limit of a send runs anew, unless what is sent asks a proxy for a tunnel, which is part of connecting."""
@@ -199,7 +202,9 @@ def _connected(sock: socket.socket, address: Any, call: Call, addresses: int) ->
         if failed in _UNDER_WAY:
             left = call.left()  # and whether the call was ended before there was a connection to end
             ready = wait_for_write(sock, None if left is None else left / addresses)
-            call.left()
+            call.check()
+            if not ready and addresses == 1:
+                raise call.expired()
             failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if ready else errno.ETIMEDOUT
         if failed:
             raise OSError(failed, os.strerror(failed))
