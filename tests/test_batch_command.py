@@ -28,7 +28,7 @@ USAGE = {
     "total_tokens": 5,
     "prompt_tokens_details": {"cached_tokens": 1},
 }
-KEY = "sk-never-to-be-seen"
+KEY = "the-key-never-to-be-seen"
 
 # pexpect forks while a server's threads run; the child only execs.
 in_a_terminal = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")

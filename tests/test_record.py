@@ -24,7 +24,7 @@ from svir.testing.record import RecordingProxy
 
 STREAMS = Path(__file__).parent / "streams"
 PROJECT = Path(svir.__file__).parent.parent
-KEY = "sk-marker-that-must-not-be-seen"
+KEY = "the-marker-that-must-not-be-seen"
 ONCE = svir.Retry(attempts=1)
 
 DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
