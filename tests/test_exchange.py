@@ -153,7 +153,7 @@ def raw_server(answers: list[bytes | None]) -> Iterator[str]:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            with connection, connection.makefile("rb") as reader:
+            with connection, suppress(OSError), connection.makefile("rb") as reader:
                 while length := content_length(reader):
                     reader.read(length)
                     answer = next(waiting, None)
