@@ -72,6 +72,7 @@ class Exchange:
         self._on_upload = on_upload
         self._refused = set() if refused is None else refused
         self._may_leave_out = may_leave_out
+        self._sent = Headers()
         self._sources = Sources()
         self._body: Body | None = None
         self._left_out: set[str] = set()
@@ -110,7 +111,7 @@ class Exchange:
         self._watch.fails(error, again=True)
 
     def _try(self) -> Answer:
-        headers = Headers({"Accept": self._wanted, **self._headers()})
+        self._sent = headers = Headers({"Accept": self._wanted, **self._headers()})
         method, blocks, length = "GET", None, 0
         if self._body is not None:
             method, blocks, length = "POST", _watched(self._body, self._on_upload), self._body.length
@@ -118,10 +119,14 @@ class Exchange:
         self._watch.sends(method, self._wire.address.url(self._path), self._fields or {}, length)
         answer = self._wire.send(self._call, method, self._path, headers, blocks, self._limits)
         logger.debug("%s %s%s: %s %s", method, self._wire.address.base, self._path, answer.status, answer.reason)
-        self._check(answer, headers)
+        self._check(answer)
         return answer
 
-    def _check(self, answer: Answer, headers: Headers) -> None:
+    def conceal(self, error: SvirError, /) -> None:
+        """Takes out of an error what this request told the server in confidence, if the server repeats it."""
+        self._wire.conceal(error, self._sent)
+
+    def _check(self, answer: Answer) -> None:
         """Raises what the head of the answer says, unless it is the wanted one."""
         if errors.is_success(answer.status) and answer.media_type == self._wanted:
             return
@@ -131,7 +136,6 @@ class Exchange:
             start = answer.beginning(self._limits.error_body, seconds)
         finally:
             answer.release(done=False)
-        start = self._wire.shown(start, headers)
         detail = failure.in_body(start)
         body = start.decode(errors="replace")
         if not errors.is_success(answer.status):
@@ -145,6 +149,7 @@ class Exchange:
                 f"expected {self._wanted}, got {got}", status=answer.status, detail=detail, body=body
             )
         error.request_id = answer.request_id
+        self.conceal(error)
         raise error
 
     def _leaner(self, error: SvirError) -> bool:

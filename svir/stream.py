@@ -66,6 +66,8 @@ class Stream:
         except StopIteration:
             raise
         except BaseException as error:
+            if isinstance(error, SvirError):
+                self._exchange.conceal(error)
             self._events = _Lost(error)
             self._watch.fails(error)
             raise
@@ -88,6 +90,7 @@ class Stream:
         try:
             return next(self._events)
         except SvirError as error:
+            self._exchange.conceal(error)
             self._exchange.again(error)
             return None
 

@@ -106,37 +106,37 @@ BOUNDS: list[tuple[str, Script, svir.Limits, Any, str]] = [
     (
         "an event without end",
         [EVENT_STREAM + b"\r\ndata: ", *endless(b"x")],
-        svir.Limits(event=256 * KIB),
+        svir.Limits(event=64 * KIB),
         svir.TooLargeError,
-        r"an event of at most 262144 bytes \(Limits\.event\)",
+        r"an event of at most 65536 bytes \(Limits\.event\)",
     ),
     (
         "an event of lines without end",
         [EVENT_STREAM + b"\r\n", *endless(b"data: x\n")],
-        svir.Limits(event=256 * KIB),
+        svir.Limits(event=64 * KIB),
         svir.TooLargeError,
         r"\(Limits\.event\)",
     ),
     (
         "a page without end",
         [EVENT_STREAM + b"\r\n", *endless(b"<p>\n")],
-        svir.Limits(unframed=256 * KIB),
+        svir.Limits(unframed=64 * KIB),
         svir.TooLargeError,
-        r"lines that are no event to take at most 262144 bytes \(Limits\.unframed\)",
+        r"lines that are no event to take at most 65536 bytes \(Limits\.unframed\)",
     ),
     (
         "a page in one line",
         [EVENT_STREAM + b"\r\n<html>", *endless(b"x")],
-        svir.Limits(event=256 * KIB),
+        svir.Limits(event=64 * KIB),
         svir.TooLargeError,
         r"\(Limits\.event\)",
     ),
     (
         "a document without end",
         [JSON + b"\r\n{", *endless(b" ")],
-        svir.Limits(document=256 * KIB),
+        svir.Limits(document=64 * KIB),
         svir.TooLargeError,
-        r"an answer of at most 262144 bytes \(Limits\.document\)",
+        r"an answer of at most 65536 bytes \(Limits\.document\)",
     ),
     (
         "an error without end",
@@ -165,7 +165,7 @@ def test_a_bound_has_a_name_and_flat_memory(
 ) -> None:
     whole = b"application/json" in b"".join(step for step in script if isinstance(step, bytes))
     with nothing_left_behind(), failing([Take(), *script], tls=tls, limits=limits) as (client, _):
-        with bounded(), flat(4 * MIB), pytest.raises(error, match=words) as caught:
+        with bounded(), flat(3 * MIB), pytest.raises(error, match=words) as caught:
             client.complete("hi", stream=not whole)
         assert slots(client) == {(64, 64)}
     if error is svir.ServerError:
@@ -208,12 +208,12 @@ def test_a_packed_event_is_handed_on_before_the_next_one_is_sent() -> None:
 def test_a_bomb_costs_no_more_than_its_bound(bomb: bytes) -> None:
     packer = zlib.compressobj(9, wbits=31)
     block = bomb * (MIB // len(bomb))
-    packed = b"".join(packer.compress(block) for _ in range(50)) + packer.flush()
+    packed = b"".join(packer.compress(block) for _ in range(20)) + packer.flush()
     assert len(packed) < MIB
     answer = Answer(packed, headers={"Content-Encoding": "gzip"}, framing="length")
-    limits = svir.Limits(decompressed=MIB, event=256 * KIB, unframed=256 * KIB)
+    limits = svir.Limits(decompressed=256 * KIB, event=64 * KIB, unframed=64 * KIB)
     with ReplayServer(answer) as server, client_of(server.url, limits=limits) as client:
-        with bounded(), flat(4 * MIB), pytest.raises(svir.TooLargeError, match=r"\(Limits\.(decompressed|event|unfr)"):
+        with bounded(), flat(3 * MIB), pytest.raises(svir.TooLargeError, match=r"\(Limits\.(decompressed|event|unfr)"):
             client.complete("hi")
 
 

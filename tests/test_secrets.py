@@ -97,6 +97,24 @@ def test_an_error_that_repeats_the_request_is_told_without_its_secrets(
     assert "svir" in caught.value.body
 
 
+@pytest.mark.parametrize("first", [b"", chunk("a")], ids=["at once", "later"])
+@pytest.mark.parametrize("form", ["stream", "document"])
+def test_an_error_inside_an_answer_is_told_without_its_secrets(
+    form: str, first: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def answer(request: Request) -> Answer:
+        said = "; ".join(f"{name}: {value}" for name, value in request.headers.items())
+        error = {"error": {"message": said, "code": said, "type": said, "param": said}}
+        if form == "document":
+            return Answer.json(error)
+        return Answer(first + b"data: " + json.dumps(error).encode() + b"\n\n")
+
+    with ReplayServer(answer) as server, client_of(server.url, **SECRETS) as client, nothing_told(capfd) as told:
+        with pytest.raises(svir.ServerStreamError, match=r"\*\*\*") as caught:
+            client.complete("hi", stream=form == "stream")
+        told.append(shown(caught.value))
+
+
 FAILURES: dict[str, Any] = {
     "no answer": [Take()],
     "a reset": [Take(), Reset()],

@@ -16,7 +16,7 @@ from ..errors import ConnectError, Limits, ProtocolError, SvirError
 from .address import Address
 from .answer import Answer
 from .call import Call
-from .headers import distinct, secrets, without
+from .headers import conceal, distinct, secrets
 from .receiving import Response, said
 from .sockets import PlainPool, TLSPool, current
 
@@ -119,10 +119,10 @@ class Wire:
         failure.retryable = not isinstance(cause, ssl.SSLCertVerificationError)
         return failure
 
-    def shown(self, text: bytes, headers: Mapping[str, str], /) -> bytes:
-        """What a server said, without what it was told in confidence."""
+    def conceal(self, error: SvirError, headers: Mapping[str, str], /) -> None:
+        """Takes out of an error what the server was told in confidence with these headers, and the proxy by itself."""
         proxy = self.address.proxy
-        return without([*secrets(headers), *(secrets(proxy.headers) if proxy else ())], text)
+        conceal([*secrets(headers), *(secrets(proxy.headers) if proxy else ())], error)
 
     def close(self) -> None:
         """Ends idle connections; those in use end with their answers."""

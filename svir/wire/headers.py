@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from ..errors import RequestError
+from ..errors import RequestError, SvirError
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -61,9 +62,14 @@ def secrets(headers: Mapping[str, str], /) -> Iterable[str]:
             yield from value.split()
 
 
-def without(secrets: Iterable[str], text: bytes, /) -> bytes:
-    """Foreign text without the secrets that were sent: some servers and gateways repeat the headers in their errors."""
-    for secret in secrets:
-        if len(secret) >= _SHORTEST:
-            text = text.replace(secret.encode("latin-1"), b"***")
-    return text
+def conceal(secrets: Iterable[str], error: SvirError, /) -> None:
+    """Takes the secrets that were sent out of an error: some servers and gateways repeat the headers of a request."""
+    long = [secret for secret in secrets if len(secret) >= _SHORTEST]
+
+    def concealed(value: Any) -> Any:
+        for secret in long if isinstance(value, str) else ():
+            value = value.replace(secret, "***")
+        return value
+
+    error.args = tuple(map(concealed, error.args))
+    vars(error).update({name: concealed(value) for name, value in vars(error).items()})
