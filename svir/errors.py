@@ -96,7 +96,7 @@ class TimedOut(SvirError, TimeoutError):
     def __init__(self, message: str = "", /, *, phase: Phase = "total") -> None:
         super().__init__(message)
         self.phase = phase
-        self.retryable = phase == "connect"
+        self.retryable: bool = phase == "connect"
 
 
 class StatusError(SvirError):

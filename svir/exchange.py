@@ -21,7 +21,7 @@ from .wire.connection import Answer, Wire
 from .wire.headers import Headers
 from .wire.retry import Attempts
 
-logger = logging.getLogger("svir")
+logger: logging.Logger = logging.getLogger("svir")
 
 JSON, STREAM = "application/json", "text/event-stream"
 

@@ -28,7 +28,7 @@ from .tools import Tool, as_tool
 if TYPE_CHECKING:
     from . import Client
 
-logger = logging.getLogger("svir")
+logger: logging.Logger = logging.getLogger("svir")
 
 _NO_RESULT = "error: no result of this call"
 

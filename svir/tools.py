@@ -76,12 +76,12 @@ class Tool:
             got = function.__class__.__name__
             raise RequestError(f"expected functions as tools, got {got}: a call of it could not be carried out")
         self.function = function
-        self.name = str(getattr(function, "__name__", "")) if name is None else name
+        self.name: str = str(getattr(function, "__name__", "")) if name is None else name
         # A partial has the docstring of its class.
         said, documented = _documented(
             inspect.getdoc(function.func if isinstance(function, partial) else function) or ""
         )
-        self.description = said if description is None else description
+        self.description: str = said if description is None else description
         self.strict = strict
         self._arguments = _arguments(function, self.name, documented)
         self.parameters = json_schema(self._arguments, name=self.name, strict=strict)["json_schema"]["schema"]

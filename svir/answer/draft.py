@@ -64,23 +64,27 @@ class Draft:
         repairs: Iterable[str],
     ) -> None:
         self.events = self.keepalives = self.chunks = 0
-        self.id = self.model = self.carrier = ""
-        self.named = False
+        self.id: str = ""
+        self.model: str = ""
+        self.carrier: str = ""
+        self.named: bool = False
         self.details: list[Any] = []
         self.logprobs: list[Any] = []
         self.reports: list[FilterReport] = []
-        self.calls = Calls(self.note, max_calls)
+        self.calls: Calls = Calls(self.note, max_calls)
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.timings: dict[str, Any] | None = None
         self.matched_stop: Any = None
-        self.annotated = self.blocked = self.complete = False
+        self.annotated: bool = False
+        self.blocked: bool = False
+        self.complete: bool = False
         self._strict = strict
         self._clock = clock
         self._transport = transport
         self._repairs = dict.fromkeys(repairs, "")
         self._started = started
-        self.shown = 0
+        self.shown: int = 0
         self._first_shown: float | None = None
         self._last_shown = self._started
         self._texts: list[str] = []

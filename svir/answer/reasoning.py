@@ -70,9 +70,9 @@ class ThinkTags:
     """
 
     def __init__(self) -> None:
-        self.inside = False
-        self.held = ""
-        self.idle = True
+        self.inside: bool = False
+        self.held: str = ""
+        self.idle: bool = True
         """Outside of any tag, with nothing held back."""
 
     def split(self, text: str, /) -> Iterator[Piece]:

@@ -56,7 +56,8 @@ class Results:
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
-        self.errors = self.count = 0
+        self.errors: int = 0
+        self.count: int = 0
         """Of the whole file, earlier runs included."""
         self._path = path
         self._done: dict[int, int] = {}

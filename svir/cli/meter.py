@@ -21,7 +21,8 @@ class Meter:
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.total = total
-        self.done = self.failed = 0
+        self.done: int = 0
+        self.failed: int = 0
         self._clock = clock
         self._started = clock()
         self._passed = self._skipped = 0

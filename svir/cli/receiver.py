@@ -24,7 +24,7 @@ class Inspection:
 
     def __init__(self) -> None:
         self.digests: list[str] = []
-        self.bytes = 0
+        self.bytes: int = 0
         self._rest = bytearray()
         self._pending = b""
         self._photo: Any = None

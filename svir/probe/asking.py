@@ -127,7 +127,7 @@ class Asker:
     def __init__(
         self, client: Client, model: str | None, *, timeout: Timeout, max_tokens: int, clock: Callable[[], float]
     ) -> None:
-        self.client = copy.copy(client)
+        self.client: Client = copy.copy(client)
         self.client.timeout, self.client.retry, self.client.strict = timeout, Retry(attempts=1), False
         self.model = model
         self.max_tokens = max_tokens
@@ -136,7 +136,7 @@ class Asker:
         self.text: Outcome | None = None
         self.tools_called = False
         self.repairs: dict[str, None] = {}
-        self.requests = 0
+        self.requests: int = 0
         self._cap = "max_tokens"
         self._clock = clock
 

@@ -44,7 +44,7 @@ class Body:
         self._sources = sources
         self._segments: list[Segment] = []
         self._texts = encode(fields, self._hole).split(_HOLE)
-        self.length = sum(map(len, self._texts)) + sum(segment.length for segment in self._segments)
+        self.length: int = sum(map(len, self._texts)) + sum(segment.length for segment in self._segments)
 
     def _hole(self, leaf: Leaf) -> Raw:
         written: list[bytes] = []
@@ -92,7 +92,7 @@ class Base64:
     def __init__(self, sources: Sources, source: Source, /) -> None:
         self._sources = sources
         self._source = source
-        self.length = 4 * -(-source.size // 3)
+        self.length: int = 4 * -(-source.size // 3)
 
     def blocks(self) -> Iterator[bytes]:
         for block in self._sources.blocks(self._source):

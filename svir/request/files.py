@@ -36,7 +36,7 @@ class File:
         self.name = name
         self._start = start
         self._state = _state(descriptor)
-        self.size = self._size(self._state)
+        self.size: int = self._size(self._state)
         self._reopen = reopen if _is_crowded(descriptor) else None
         self._descriptor = descriptor
         if self._reopen is None:

@@ -19,13 +19,13 @@ class Handle:
     """A caller's handle that is no plain file: read from where it stood, put back there, never closed."""
 
     def __init__(self, handle: Any, closing: ExitStack) -> None:
-        self.name = name_of(handle)
+        self.name: str = name_of(handle)
         with self._faults("a readable handle"):
             if isinstance(handle.read(0), str):
                 raise SourceError(f"expected a binary handle, got one in text mode: {self.name}")
             self._handle = handle if _can_seek(handle) else self._spool(handle, closing)
             self._start = self._handle.tell()
-            self.size = max(0, self._end() - self._start)
+            self.size: int = max(0, self._end() - self._start)
         closing.callback(self._put_back)
 
     @contextmanager

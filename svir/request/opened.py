@@ -38,12 +38,12 @@ class Memory:
     """Bytes in memory, or mapped: never copied, and not resizable meanwhile."""
 
     def __init__(self, data: Buffer, closing: ExitStack) -> None:
-        self.name = f"<{data.__class__.__name__}>"
+        self.name: str = f"<{data.__class__.__name__}>"
         try:
             self._view = memoryview(data).cast("B")
         except (TypeError, ValueError) as error:
             raise SourceError(f"expected bytes that lie together, got {error}: {self.name}") from error
-        self.size = self._view.nbytes
+        self.size: int = self._view.nbytes
         closing.callback(self._view.release)
 
     def reading(self) -> AbstractContextManager[Read]:

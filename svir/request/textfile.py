@@ -40,8 +40,8 @@ class TextFile(Leaf):
     """
 
     def __init__(self, source: Readable, /, *, name: str | None = None) -> None:
-        self.source = accepted(source, "TextFile")
-        self.name = _checked_name(_own_name(source) if name is None else name)
+        self.source: Readable = accepted(source, "TextFile")
+        self.name: str = _checked_name(_own_name(source) if name is None else name)
 
     def __repr__(self) -> str:
         return f"TextFile({self.name!r})"
@@ -62,7 +62,7 @@ class Passage(Leaf):
 
     def __init__(self, text: str, files: Iterable[TextFile], /) -> None:
         self.text = text
-        self.files = tuple(files)
+        self.files: tuple[TextFile, ...] = tuple(files)
 
     def __repr__(self) -> str:
         return f"Passage({len(self.text)} characters, {', '.join(map(repr, self.files))})"
@@ -101,7 +101,7 @@ class Escaped:
     def __init__(self, sources: Sources, source: Source, /) -> None:
         self._sources = sources
         self._source = source
-        self.length = sum(escaped_length(text.encode()) for text in self._texts())
+        self.length: int = sum(escaped_length(text.encode()) for text in self._texts())
 
     def blocks(self) -> Iterator[bytes]:
         left = self.length

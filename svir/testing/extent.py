@@ -39,7 +39,7 @@ class Extent:
     """
 
     def __init__(self, method: str) -> None:
-        self.done = False
+        self.done: bool = False
         """Whether it is at the end that it announced."""
         self._raw = bytearray()
         self._body: int | None = None

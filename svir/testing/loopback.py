@@ -33,7 +33,7 @@ class Loopback:
     """
 
     def __init__(self, *, port: int = 0, patience: float = 10.0, tls: ssl.SSLContext | None = None) -> None:
-        self.connections = 0
+        self.connections: int = 0
         self.failures: list[BaseException] = []
         self._port = port
         self._patience = patience

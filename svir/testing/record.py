@@ -142,7 +142,7 @@ class Upstream:
             raise ValueError("expected the URL of a server such as http://localhost:1234")
         if parts.username is not None or parts.query or parts.fragment:
             raise ValueError("expected the URL of a server without a user, a query and a fragment")
-        self.shown = f"{parts.scheme}://{parts.netloc}"
+        self.shown: str = f"{parts.scheme}://{parts.netloc}"
         self._host = parts.netloc
         self._address = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
         self._prefix = parts.path.rstrip("/").removesuffix("/v1")

@@ -70,7 +70,7 @@ class ReplayServer(Loopback):
             raise ValueError("expected at least one answer, got none")
         super().__init__(port=port, patience=patience, tls=tls)
         self.requests: list[Request] = []
-        self.aborted = 0
+        self.aborted: int = 0
         """Exchanges that the client left before its request, or the answer to it, was whole."""
         self._answers = [answer if callable(answer) else as_answer(answer) for answer in answers]
         self._on_body = on_body

@@ -20,8 +20,8 @@ class Answer:
     """The head of an answer, and its body once."""
 
     def __init__(self, response: BaseHTTPResponse, head: Response, call: Call) -> None:
-        self.status = response.status
-        self.reason = response.reason or ""
+        self.status: int = response.status
+        self.reason: str = response.reason or ""
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._head = head

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from ..errors import Limits, Phase, RequestError, TimedOut
+from ..errors import Limits, Phase, RequestError, SvirError, TimedOut
 from ..events import Metrics
 from .cancel import Cancel, Endable
 
@@ -64,9 +64,9 @@ class Call(Endable):
     ) -> None:
         super().__init__()
         self.timeout = timeout
-        self.limits = Limits()
-        self.started = clock()
-        self.tries = 0
+        self.limits: Limits = Limits()
+        self.started: float = clock()
+        self.tries: int = 0
         self._clock = clock
         self._cancel = cancel
         self._total = None if timeout.total is None else self.started + timeout.total
@@ -83,7 +83,7 @@ class Call(Endable):
         self.check()
 
     def _renew(self) -> None:
-        self.failure = None
+        self.failure: SvirError | None = None
         self.first_byte: float | None = None
         self.bytes = 0
         self.answered = False
@@ -98,7 +98,7 @@ class Call(Endable):
         self._entered = self._clock()
         self._until = None if seconds is None else self._entered + seconds
         self._seen: Callable[[], tuple[int, int]] | None = None
-        self.steady = False
+        self.steady: bool = False
         """Whether silence alone can end the waits from here on, so that no clock need be looked at between them."""
 
     def left(self) -> float | None:

@@ -50,7 +50,7 @@ class Endable:
     """What can be ended from outside: it keeps the sockets that its thread may be waiting on."""
 
     def __init__(self) -> None:
-        self.stopped = False
+        self.stopped: bool = False
         self.failure: SvirError | None = None
         """What ended this try on the wire: urllib3 wraps what is raised through it, and swallows some."""
         self._process = os.getpid()

@@ -68,7 +68,7 @@ class Open:
     rest = 0
 
     def __init__(self) -> None:
-        self.over = False
+        self.over: bool = False
 
     def feed(self, block: bytes, /) -> bytes:
         return block
@@ -85,8 +85,8 @@ class Counted:
 
     def __init__(self, length: int) -> None:
         self._left = length
-        self.over = not length
-        self.rest = 0
+        self.over: bool = not length
+        self.rest: int = 0
 
     def feed(self, block: bytes, /) -> bytes:
         left = self._left - len(block)
@@ -109,9 +109,9 @@ class Chunked:
     announced = True
 
     def __init__(self) -> None:
-        self.over = False
+        self.over: bool = False
         self.broken: ProtocolError | None = None
-        self.rest = 0
+        self.rest: int = 0
         self._next: Literal["size", "end", "trailer"] = "size"
         """What the next line is."""
         self._left = 0

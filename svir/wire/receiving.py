@@ -141,7 +141,7 @@ class Response(http.client.HTTPResponse):
         super().__init__(sock, **options)
         self._call = call
         self._sent = sent
-        self.receiver = Receiver(sock, call, self.fp, early)
+        self.receiver: Receiver = Receiver(sock, call, self.fp, early)
         self.fp: Any = self.receiver
 
     def begin(self) -> None:

@@ -52,7 +52,7 @@ _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _INTERIM = re.compile(rb"\A(?:HTTP/1\.\d 1\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)*")
 _TOLD = 10
 
-current = threading.local()
+current: threading.local = threading.local()
 """`current.call` is the call that this thread makes, `current.response` the newest head of an answer: urllib3 hands
 nothing down to its connections, and nothing of its own up."""
 
