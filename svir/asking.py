@@ -12,6 +12,8 @@ from .request.schema import json_schema
 from .wire.call import Cancel
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm  # type checkers bring it along
+
     from .client import Client
     from .run import Run
 
@@ -39,7 +41,7 @@ class _Running(Settings, _Beside, total=False):
 @overload
 def parse(client: Client, type: type[T], messages: Messages, /, **options: Unpack[_Parsing]) -> T: ...
 @overload
-def parse(client: Client, type: Any, messages: Messages, /, **options: Unpack[_Parsing]) -> Any: ...
+def parse(client: Client, type: TypeForm[T], messages: Messages, /, **options: Unpack[_Parsing]) -> T: ...
 def parse(client: Client, type: Any, messages: Messages, /, **options: Unpack[_Parsing]) -> Any:
     """Asks for an answer of a type, and returns it decoded.
 

@@ -7,7 +7,7 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from . import asking
 from .answer import models
@@ -169,8 +169,9 @@ class Client:
                 pass
             return events.completion
 
-    parse = asking.parse
-    run = asking.run
+    # Final, so that type checkers take them for the methods that they are.
+    parse: Final = asking.parse
+    run: Final = asking.run
 
     def models(self, *, cancel: Cancel | None = None) -> list[Model]:
         """The models that the server lists.

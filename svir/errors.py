@@ -118,10 +118,10 @@ class StatusError(SvirError):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.message = detail.message
-        self.code = detail.code
-        self.type = detail.type
-        self.param = detail.param
+        self.message: str = detail.message
+        self.code: str | int | None = detail.code
+        self.type: str | None = detail.type
+        self.param: str | None = detail.param
         self.body = body
         self.retry_after = retry_after
 
@@ -166,12 +166,12 @@ class ServerStreamError(StreamError):
 
     def __init__(self, message: str = "", /, *, detail: Detail = Detail()) -> None:
         super().__init__(message)
-        self.message = detail.message
-        self.code = detail.code
-        self.type = detail.type
-        self.param = detail.param
-        self.status = detail.status or 200
-        self.retryable = detail.status in _TRANSIENT
+        self.message: str = detail.message
+        self.code: str | int | None = detail.code
+        self.type: str | None = detail.type
+        self.param: str | None = detail.param
+        self.status: int = detail.status or 200
+        self.retryable: bool = detail.status in _TRANSIENT
 
 
 class StreamOverflowError(ServerStreamError, ContextOverflowError):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec import Struct
 
 from . import typed
 from .errors import OutputError, clip
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm  # type checkers bring it along
 
 T = TypeVar("T")
 
@@ -75,9 +78,11 @@ class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
     arguments: str
 
     @overload
-    def parse(self, type: type[T] = dict, /) -> T: ...  # type: ignore[assignment]
+    def parse(self, /) -> dict[str, Any]: ...
     @overload
-    def parse(self, type: Any, /) -> Any: ...
+    def parse(self, type: type[T], /) -> T: ...
+    @overload
+    def parse(self, type: TypeForm[T], /) -> T: ...
     def parse(self, type: Any = dict, /) -> Any:
         """The arguments as a value of `type`; null stands for the default of a field that may not be null.
 
@@ -227,7 +232,7 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
     @overload
     def parse(self, type: type[T], /) -> T: ...
     @overload
-    def parse(self, type: Any, /) -> Any: ...
+    def parse(self, type: TypeForm[T], /) -> T: ...
     def parse(self, type: Any, /) -> Any:
         """The text as a value of `type`, decoded from JSON; pairs with `svir.json_schema`.
 

@@ -122,7 +122,7 @@ class Watch:
     ) -> Generator[Event, None, None]:
         try:
             for event in events:
-                if event.__class__ is Completion:
+                if type(event) is Completion:
                     self.answered(status, request_id, event)
                 yield event
         finally:

@@ -82,7 +82,7 @@ class Run:
     def texts(self) -> Iterator[str]:
         """Only the text of the answers, piece by piece."""
         for event in self:
-            if event.__class__ is Text:
+            if type(event) is Text:
                 yield event.text
 
     def close(self) -> None:
@@ -114,6 +114,8 @@ def _rounds(
     results: Callable[[Sequence[ToolCall]], Iterator[ToolResult]],
     max_rounds: int,
 ) -> Generator[Event, None, None]:
+    completion: Completion | None = None
+    calls: tuple[ToolCall, ...] = ()
     for _ in range(max_rounds):
         with client.stream(messages, **options) as stream:
             for event in stream:

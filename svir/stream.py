@@ -97,7 +97,7 @@ class Stream:
     def texts(self) -> Iterator[str]:
         """Only the text, piece by piece; everything else is passed over, and is in `completion` afterwards."""
         for event in self:
-            if event.__class__ is Text:
+            if type(event) is Text:
                 yield event.text
 
     @property

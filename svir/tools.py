@@ -75,7 +75,7 @@ class Tool:
         if not callable(function):
             got = function.__class__.__name__
             raise RequestError(f"expected functions as tools, got {got}: a call of it could not be carried out")
-        self.function = function
+        self.function: Callable[..., Any] = function
         self.name: str = str(getattr(function, "__name__", "")) if name is None else name
         # A partial has the docstring of its class.
         said, documented = _documented(
@@ -84,7 +84,8 @@ class Tool:
         self.description: str = said if description is None else description
         self.strict = strict
         self._arguments = _arguments(function, self.name, documented)
-        self.parameters = json_schema(self._arguments, name=self.name, strict=strict)["json_schema"]["schema"]
+        form = json_schema(self._arguments, name=self.name, strict=strict)
+        self.parameters: dict[str, Any] = form["json_schema"]["schema"]
         self.parameters.pop("title")
 
     def as_dict(self) -> dict[str, Any]:

@@ -155,5 +155,6 @@ def _attachment(kind: Any, name: str) -> talk.Attachment:
     if kind is TextFile and name == "-":
         return TextFile(_input(), name="stdin")
     is_url = kind is not TextFile and name.lower().startswith(("http://", "https://"))
-    made: talk.Attachment = kind(name if is_url else Path(name))
+    source: Any = name if is_url else Path(name)
+    made: talk.Attachment = kind(source)
     return made

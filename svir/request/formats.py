@@ -19,7 +19,7 @@ _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"
 
 # ISO base media files name their kind as a brand, often a generic one with the telling one among the compatible
 # brands behind it: the first table that knows one of them decides.
-_BRANDS = (
+_BRANDS: tuple[dict[bytes, str], ...] = (
     {
         b"heic": "image/heic",
         b"heix": "image/heic",

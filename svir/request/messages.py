@@ -172,7 +172,7 @@ def as_list(messages: Messages, /) -> list[Mapping[str, Any]]:
     items: Any = [messages] if isinstance(messages, Mapping | Completion) else messages
     if not isinstance(items, Iterable) or isinstance(items, bytes | bytearray):
         raise RequestError(f"expected a question, a message or a list of messages, got {items.__class__.__name__}")
-    listed = [item.message if isinstance(item, Completion) else item for item in items]
+    listed: list[Mapping[str, Any]] = [item.message if isinstance(item, Completion) else item for item in items]
     for n, message in enumerate(listed):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             got = "a message without one" if isinstance(message, Mapping) else message.__class__.__name__

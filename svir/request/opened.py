@@ -27,6 +27,7 @@ class Source(Protocol):
 
     def reading(self) -> AbstractContextManager[Read]:
         """A pass over the bytes."""
+        ...
 
 
 def changed(source: Source, got: str, /) -> SourceError:

@@ -28,6 +28,7 @@ class Segment(Protocol):
         Raises:
             SourceError: what it reads from changed. Not a byte over `length` was handed on, and not all of them.
         """
+        ...
 
 
 class Leaf:

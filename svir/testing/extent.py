@@ -80,7 +80,7 @@ class Extent:
     # Each step takes what it needs of the bytes that are there, and waits for more.
 
     def _answer(self, method: str) -> Generator[None, None, None]:
-        status = 100
+        version, status, headers = yield from self._one_head()
         while status // 100 == 1 and status != 101:
             version, status, headers = yield from self._one_head()
         self._body = self._at

@@ -101,6 +101,7 @@ def without_query(url: str, /) -> str:
 def _split(url: str, what: str) -> Any:
     if any(sign <= " " or sign == "\x7f" for sign in url):
         raise RequestError(f"expected {what} without blanks and control characters")
+    parts = None
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -37,7 +37,8 @@ class Decoder:
         """
         piece = b""
         while block or len(piece) == _PIECE:
-            if self._unpack is None or self._unpack.eof:
+            unpack = self._unpack
+            if unpack is None or unpack.eof:
                 block, self._start = self._start + block, b""
                 if not self._begins(block):
                     return

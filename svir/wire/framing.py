@@ -34,6 +34,7 @@ class Framing(Protocol):
 
     def feed(self, block: bytes, /) -> bytes:
         """What of a block is body."""
+        ...
 
     def end(self) -> None:
         """The connection has ended.

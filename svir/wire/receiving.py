@@ -137,6 +137,10 @@ class Response(http.client.HTTPResponse):
             one, so that nothing may follow on the connection.
     """
 
+    headers: http.client.HTTPMessage
+    msg: http.client.HTTPMessage
+    will_close: bool
+
     def __init__(self, sock: socket.socket, call: Call, early: bytes, sent: bool, **options: Any) -> None:
         super().__init__(sock, **options)
         self._call = call

@@ -44,7 +44,8 @@ _PROMPT = [
 # would keep what is unsent for minutes. Two ints: on or off, and seconds.
 _LINGER = (socket.SOL_SOCKET, socket.SO_LINGER)
 _HARD, _SOFT = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
-_OPTIONS = [*HTTPConnection.default_socket_options, *_PROBES, *_PROMPT, (*_LINGER, _HARD)]
+_DEFAULTS: list[Any] = HTTPConnection.default_socket_options  # pyright: ignore[reportAssignmentType]
+_OPTIONS = [*_DEFAULTS, *_PROBES, *_PROMPT, (*_LINGER, _HARD)]
 _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -283,8 +284,8 @@ class _Quiet:
 
 
 class PlainPool(_Quiet, urllib3.HTTPConnectionPool):
-    ConnectionCls = _PlainConnection
+    ConnectionCls: Any = _PlainConnection
 
 
 class TLSPool(_Quiet, urllib3.HTTPSConnectionPool):
-    ConnectionCls = _TLSConnection
+    ConnectionCls: Any = _TLSConnection
