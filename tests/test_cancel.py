@@ -3,6 +3,7 @@
 import random
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,13 +11,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from certificates import server_tls
+from certificates import client_tls, server_tls
 from faulty import OPENED, PHOTO, SOON, bounded, client_of, failing, nothing_left_behind, over_both, stream_of
 from test_client import HELLO, chunk
+from urllib3.util import wait_for_read
 
 import svir
 from svir.testing import Answer, FaultServer, ReplayServer
 from svir.testing.faults import Drip, Reset, Script, Stall, Take, full_backlog
+from svir.wire.cancel import Endable
 
 LATE = svir.Timeout(connect=4 * SOON, first=4 * SOON, idle=4 * SOON)
 """Limits that a call passes only when nothing else ends it."""
@@ -114,6 +117,34 @@ def test_a_token_ends_the_wait_between_two_tries() -> None:
         with pytest.raises(svir.Cancelled):
             client.complete("hi", cancel=cancel)
     assert len(server.requests) == 1
+
+
+def test_a_token_that_is_used_while_something_arrives_makes_no_answer_of_ciphertext(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`SSLSocket.shutdown` would go back to plain text, and the next receive take what is still there as it stands."""
+    cancel = svir.Cancel()
+    receive = ssl.SSLSocket.recv
+
+    def cancel_and_receive(sock: ssl.SSLSocket, *size: int) -> bytes:
+        assert wait_for_read(sock, SOON)
+        cancel.cancel()
+        return receive(sock, *size)
+
+    monkeypatch.setattr(ssl.SSLSocket, "recv", cancel_and_receive)
+    with failing([Take(), stream_of("a"), Stall()], tls=True, timeout=LATE) as (client, _):
+        with bounded(), pytest.raises(svir.Cancelled):
+            client.complete("hi", cancel=cancel)
+
+
+def test_a_token_leaves_a_connection_under_tls_so_that_nothing_is_sent_in_plain_text() -> None:
+    with FaultServer([Stall()], tls=server_tls()) as server:
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        with client_tls().wrap_socket(socket.create_connection(address), server_hostname=address[0]) as sock:
+            call = Endable()
+            call.hold(sock)
+            call.interrupt()
+            assert sock.version() is not None
 
 
 def test_a_token_that_was_used_before_lets_nothing_out() -> None:

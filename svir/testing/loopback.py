@@ -77,7 +77,7 @@ class Loopback:
         self._listener.close()
         for _, sock in self._live:
             with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # below TLS, which its thread may be sending by
         for thread, _ in self._live:
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():

@@ -97,7 +97,9 @@ class Endable:
             with self._lock:
                 for sock in self._sockets:
                     with contextlib.suppress(OSError):
-                        sock.shutdown(socket.SHUT_RDWR)
+                        # Below TLS: `SSLSocket.shutdown` first goes back to plain text, and the thread of the call may
+                        # be about to send, or to receive what is still there.
+                        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 _all: weakref.WeakSet[Endable] = weakref.WeakSet()
