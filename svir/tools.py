@@ -144,7 +144,8 @@ def _field(parameter: inspect.Parameter, tool: str, said: str | None) -> tuple[s
         raise RequestError(f"expected a type for each parameter of tool {tool!r}, got none for {parameter.name}")
     if said:
         bare, *metas = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        hint = Annotated.__class_getitem__((bare, Meta(description=said), *metas))  # type: ignore[attr-defined]
+        annotated: Any = Annotated
+        hint = annotated[bare, Meta(description=said), *metas]
     if default is parameter.empty:
         return parameter.name, hint
     if default is None or isinstance(default, str | int | float | Enum):

@@ -305,7 +305,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ),
     (
         "a deep error",
-        {"bad parameter": Answer(b"[" * 9000 + b"]" * 9000, status=400)},
+        {"bad parameter": Answer(b"[" * 200_000 + b"]" * 200_000, status=400)},
         "bad parameter",
         "refused",
         "as no JSON",

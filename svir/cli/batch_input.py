@@ -132,8 +132,11 @@ def inside(folder: Path, name: Any, /) -> Path:
     try:
         real = (folder / path).resolve()
         is_inside = real.is_relative_to(folder.resolve())
-    except (OSError, RuntimeError) as error:  # links in a circle
-        raise RequestError(f"expected a path that can be followed, got {name!r:.200}") from error
+        circles = real.is_symlink()  # CPython 3.13 follows links in a circle up to where they began
+    except (OSError, RuntimeError):
+        circles = True
+    if circles:
+        raise RequestError(f"expected a path that can be followed, got {name!r:.200}")
     if not is_inside:
         raise RequestError(f"expected a path below the input's folder, got {name!r:.200}, which a link leads out of it")
     return real
