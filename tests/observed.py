@@ -26,13 +26,23 @@ def name_of(path: Path) -> str:
 def heard(blocks: Iterable[bytes], *, framed: bool = True, **options: Any) -> tuple[list[svir.Event], Any, Turn]:
     """The events of a body, and the error that ended it or None. The clock stands still, so that runs are equal."""
     turn = Turn(clock=lambda: 0.0, **options)
+    return *drained(turn.events(blocks, framed=framed)), turn
+
+
+def read_whole(document: bytes, **options: Any) -> tuple[list[svir.Event], Any, Turn]:
+    """The same of an answer that is one JSON document."""
+    turn = Turn(clock=lambda: 0.0, **options)
+    return *drained(turn.whole(lambda: document)), turn
+
+
+def drained(running: Iterable[svir.Event]) -> tuple[list[svir.Event], Any]:
     events: list[svir.Event] = []
     try:
-        for event in turn.events(blocks, framed=framed):
+        for event in running:
             events.append(event)  # noqa: PERF402 - what came before the error counts
     except svir.SvirError as error:
-        return events, error, turn
-    return events, None, turn
+        return events, error
+    return events, None
 
 
 def blocks_of(body: bytes, end: str, cuts: Iterable[int] = ()) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
+from math import isfinite
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -161,20 +162,28 @@ def plain(payload: bytes, note: Callable[[str], None], /) -> Any:
         text = payload.decode(errors="replace")
     try:
         data = _loads(text, note)
-        return _scrub(data, note) if "\\u" in text else data
+        return _scrub(data, note, _STREAMED) if "\\u" in text else data
     except (ValueError, RecursionError) as error:
         raise Unreadable(text, broken=text.lstrip()[:1] in ("{", "[")) from error
 
 
 def _loads(text: str, note: Callable[[str], None]) -> Any:
-    constants: list[str] = []
+    strange: list[str] = []
+
+    def finite(digits: str) -> float | None:
+        number = float(digits)
+        if isfinite(number):
+            return number
+        strange.append(digits)
+        return None
+
     try:
-        data = json.loads(text, parse_constant=constants.append)
+        data = json.loads(text, parse_constant=strange.append, parse_float=finite)
     except ValueError:
-        constants.clear()
-        data = json.loads(text, strict=False, parse_constant=constants.append)
+        strange.clear()
+        data = json.loads(text, strict=False, parse_constant=strange.append, parse_float=finite)
         note("control character in a string")
-    if constants:
+    if strange:
         note("NaN or Infinity")
     return data
 
@@ -191,8 +200,11 @@ def tolerant(payload: bytes, note: Callable[[str], None], /) -> Chunk:
     if isinstance(data, str):
         raise Unreadable(data, broken=False)
     if not isinstance(data, dict):
-        raise Unreadable(json.dumps(data), broken=True)
-    chunk: Chunk = _fit(data, Chunk, "", note)
+        raise Unreadable(payload.decode(errors="replace"), broken=True)
+    try:
+        chunk: Chunk = _fit(data, Chunk, "", note)
+    except RecursionError as error:
+        raise Unreadable(payload.decode(errors="replace"), broken=True) from error
     return chunk
 
 
@@ -244,16 +256,26 @@ def _converts(value: Any, kind: Any, *, strict: bool) -> bool:
 
 
 _HALF = re.compile("[\ud800-\udfff]")
-_STREAMED = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments"})
+
+# Where the strings stand that the next chunk may continue.
+_GOES_ON: dict[str, Any] = {}
+_IN_FUNCTION = {"arguments": _GOES_ON}
+_IN_DELTA = {
+    **dict.fromkeys(("content", "reasoning_content", "reasoning", "refusal"), _GOES_ON),
+    "tool_calls": {"function": _IN_FUNCTION},
+    "function_call": _IN_FUNCTION,
+}
+_STREAMED = {"choices": {"delta": _IN_DELTA, "message": _IN_DELTA}}
 
 
-def _scrub(data: Any, note: Callable[[str], None], name: str = "") -> Any:
+def _scrub(data: Any, note: Callable[[str], None], streamed: dict[str, Any] | None = None) -> Any:
     """Halves of surrogate pairs become U+FFFD, but for the strings that the next chunk may continue."""
     if isinstance(data, dict):
-        return {_scrub(key, note): _scrub(value, note, key) for key, value in data.items()}
+        below = streamed or {}
+        return {_scrub(key, note): _scrub(value, note, below.get(key)) for key, value in data.items()}
     if isinstance(data, list):
-        return [_scrub(value, note) for value in data]
-    if isinstance(data, str) and name not in _STREAMED and _HALF.search(data):
+        return [_scrub(value, note, streamed or None) for value in data]
+    if isinstance(data, str) and streamed is not _GOES_ON and _HALF.search(data):
         note("lone surrogate")
         return _HALF.sub("\ufffd", data)
     return data
@@ -263,24 +285,31 @@ class Surrogates:
     """Joins the halves of a pair that two chunks hold; a half that stays alone becomes U+FFFD."""
 
     def __init__(self) -> None:
-        self.high: dict[str, str] = {}
+        self.high: dict[tuple[str, int | None], str] = {}
 
     def mend(self, chunk: Chunk, note: Callable[[str], None], /) -> None:
-        """Makes the streamed strings of a chunk encodable; a high half at an end waits for its low half."""
+        """Makes the streamed strings that are read encodable; a high half at an end waits for its low half."""
         for choice in chunk.choices or ():
-            for delta in filter(None, (choice.delta, choice.message)):
-                for name in ("content", "reasoning_content", "reasoning", "refusal"):
-                    setattr(delta, name, self._mend(name, getattr(delta, name), note))
-                for piece in delta.tool_calls or ():
-                    if piece.function is not None:
-                        key = f"arguments {piece.index}"
-                        piece.function.arguments = self._mend(key, piece.function.arguments, note)
+            delta = choice.message if choice.delta is None else choice.delta
+            if delta is None or choice.index:
+                continue
+            for name in ("content", "reasoning_content", "reasoning", "refusal"):
+                setattr(delta, name, self._mend((name, None), getattr(delta, name), note))
+            functions = [(piece.index, piece.function) for piece in delta.tool_calls or ()]
+            for index, function in functions or [(0, delta.function_call)]:
+                if function is not None:
+                    function.arguments = self._mend(("arguments", index), function.arguments, note)
 
-    def rest(self) -> str:
-        """What half a character of the text stands for, now that the stream is over."""
-        return "\ufffd" if "content" in self.high else ""
+    def rest(self) -> Delta:
+        """What the halves stand for that are still alone, now that the stream is over.
 
-    def _mend(self, key: str, text: Any, note: Callable[[str], None]) -> Any:
+        Arguments that end so are no JSON, with half a character more or without.
+        """
+        strings: dict[str, Any] = {name: "\ufffd" for name, _ in self.high if name != "arguments"}
+        self.high.clear()
+        return Delta(**strings)
+
+    def _mend(self, key: tuple[str, int | None], text: Any, note: Callable[[str], None]) -> Any:
         if not isinstance(text, str) or not text:
             return text
         text = self.high.pop(key, "") + text

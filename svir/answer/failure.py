@@ -87,7 +87,8 @@ def _complaints(items: Any) -> Iterator[str]:
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and isinstance(item.get("msg"), str):
             place = item.get("loc")
-            where = ".".join(map(str, place)) if isinstance(place, list) else ""
+            steps = place if isinstance(place, list) else ()
+            where = ".".join(str(step) for step in steps if isinstance(step, str | int))
             yield f"{item['msg']} ({where})" if where else item["msg"]
 
 

@@ -149,13 +149,18 @@ class Turn:
             if self._tap is not None:
                 self._tap(document)
             self._draft.chunks += 1
-            chunk = self._tolerant(document)
+            try:
+                chunk = chunks.tolerant(document, self._draft.note)
+            except chunks.Unreadable as error:
+                raise self._unreadable(error, document) from error
             for choice in chunk.choices or ():
                 choice.delta, choice.message = numbered(choice.message or choice.delta), None
+            self._surrogates.mend(chunk, self._draft.note)
             yield from self._unpacker.take(chunk)
             self._raise_reported(document)
             yield from self._end(True, True)
         except SvirError as error:
+            yield from self._unpacker.rest(self._surrogates.rest())
             self._attach(error)
             raise
         finally:
@@ -226,25 +231,27 @@ class Turn:
         try:
             chunk = chunks.tolerant(payload, self._draft.note)
         except chunks.Unreadable as error:
-            self._unreadable(error, payload)
+            if not error.text.startswith(":"):
+                raise self._unreadable(error, payload) from error
+            self._draft.note("comment sent as data")  # a proxy wrapped it
+            self._draft.keepalives += 1
+            self._draft.chunks -= 1
             return Chunk(choices=[])
         self._surrogates.mend(chunk, self._draft.note)
         return chunk
 
-    def _unreadable(self, error: chunks.Unreadable, payload: bytes) -> None:
-        """A payload that is no chunk: a comment that a proxy wrapped, a failure in plain words, or broken JSON."""
-        if error.text.startswith(":"):
-            self._draft.note("comment sent as data")
-            self._draft.keepalives += 1
-            self._draft.chunks -= 1
-        elif not error.broken or re.match(r"\s*\{\s*\"error\"", error.text):
-            raise errors.of_event(Detail(message=error.text), f"event {self._draft.events}") from error
-        else:
-            got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self._draft.events}"
-            raise ProtocolError(f"expected a payload of JSON, got {got}") from error
+    def _unreadable(self, error: chunks.Unreadable, payload: bytes) -> StreamError:
+        """What a payload that is no chunk means: a failure in plain words, or broken JSON."""
+        if not error.broken or re.match(r"\s*\{\s*\"error\"", error.text):
+            return errors.of_event(Detail(message=error.text), f"event {self._draft.events}")
+        got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self._draft.events}"
+        return ProtocolError(f"expected a payload of JSON, got {got}")
 
     def _raise_reported(self, payload: bytes) -> None:
-        detail = failure.in_data(chunks.plain(payload, _ignore))
+        try:
+            detail = failure.in_data(chunks.plain(payload, _ignore))
+        except chunks.Unreadable as error:  # a number or a depth that only the typed decoder passes over
+            raise self._unreadable(error, payload) from error
         if detail is not None:
             raise errors.of_event(detail, f"event {self._draft.events}")
 

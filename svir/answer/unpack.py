@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
+from ..errors import ProtocolError, clip
 from ..events import Event, Progress
-from . import reasoning
+from . import chunks, reasoning
 from .chunks import CallPiece, Choice, Chunk, Delta
 from .draft import Draft
 
@@ -24,7 +22,8 @@ class Unpacker:
     def __init__(self, draft: Draft, *, think_tags: bool) -> None:
         self._draft = draft
         self._tags = reasoning.ThinkTags() if think_tags else None
-        self._last_verdict: tuple[bytes, Any] = (b"", None)
+        self._last_written: tuple[bytes, Any] = (b"", None)
+        self._last_verdict: tuple[Any, Any] = (None, None)
 
     def is_plain(self, text: str, /) -> bool:
         """Whether a text has nothing to do with think tags."""
@@ -32,9 +31,18 @@ class Unpacker:
         return tags is None or ("<" not in text and tags.idle)
 
     def take(self, chunk: Chunk, /) -> list[Event]:
-        """The events of a chunk, in order. This runs for every token: a rare field costs one look."""
-        draft = self._draft
+        """The events of a chunk, in order."""
         events: list[Event] = []
+        try:
+            self._take(chunk, events)
+        except RecursionError as error:
+            where = f"event {self._draft.events}"
+            raise ProtocolError(f"expected values that can be read, got one nested too deeply at {where}") from error
+        return events
+
+    def _take(self, chunk: Chunk, events: list[Event]) -> None:
+        """This runs for every token: a rare field costs one look."""
+        draft = self._draft
         if not draft.named:
             draft.name(chunk.id, chunk.model)
         if chunk.prompt_progress is not None:
@@ -52,7 +60,6 @@ class Unpacker:
             draft.count(chunk.x_groq.usage)
         if chunk.timings:
             draft.timings = chunk.timings
-        return events
 
     def _choice(self, choice: Choice, events: list[Event]) -> None:
         draft, delta = self._draft, choice.delta
@@ -126,18 +133,29 @@ class Unpacker:
         """A filter's verdict on the answer; the same one again, about the same text, is not reported again."""
         offsets = choice.content_filter_offsets
         self._draft.annotated = self._draft.annotated or offsets is not None
-        verdict = bytes(choice.content_filter_results), offsets
-        results = msgspec.json.decode(verdict[0]) if verdict != self._last_verdict else None
-        if results and isinstance(results, dict):
-            self._last_verdict = verdict
-            events.append(self._draft.report("answer", results, offsets))
+        written = bytes(choice.content_filter_results), offsets
+        if written == self._last_written:
+            return
+        verdict = self._plain(written[0]), offsets
+        if verdict[0] and isinstance(verdict[0], dict) and verdict != self._last_verdict:
+            self._last_written, self._last_verdict = written, verdict
+            events.append(self._draft.report("answer", *verdict))
 
-    def rest(self, text: str) -> Iterator[Event]:
-        """What was held back for a continuation that never came, then `text`."""
+    def _plain(self, value: bytes) -> Any:
+        """A value that the typed decoder passed over: all it knows of it is where it ends."""
+        try:
+            return chunks.plain(value, self._draft.note)
+        except chunks.Unreadable as error:
+            got = f"{clip(error.text)!r} at event {self._draft.events}"
+            raise ProtocolError(f"expected a verdict of JSON, got {got}") from error
+
+    def rest(self, delta: Delta, /) -> list[Event]:
+        """What was held back for a continuation that never came; `delta` is the rest of it."""
+        events: list[Event] = []
+        self._delta(delta, events)
         for is_reasoning, piece in self._tags.rest() if self._tags is not None else ():
-            yield self._draft.reasoned(piece, "tags") if is_reasoning else self._draft.said(piece)
-        if text:
-            yield self._draft.said(text)
+            events.append(self._draft.reasoned(piece, "tags") if is_reasoning else self._draft.said(piece))
+        return events
 
 
 def numbered(delta: Delta | None) -> Delta | None:
