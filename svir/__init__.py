@@ -1,10 +1,29 @@
-"""svir: a synchronous streaming client for OpenAI-compatible chat completions.
+"""A synchronous streaming client for OpenAI-compatible chat completions.
 
-import svir
+    import svir
 
-client = svir.Client("http://localhost:1234")
-for text in client.stream("Why is the sky blue?").texts():
-    print(text, end="", flush=True)
+    client = svir.Client("http://localhost:1234")
+    for text in client.stream("Why is the sky blue?").texts():
+        print(text, end="", flush=True)
+
+Every name below has a page of its own: `python -m pydoc svir.Client`. Durations are seconds, sizes bytes.
+
+ask      `Client`: its `stream`, `complete`, `parse` (values in place of text), `run` (functions as tools), `models`
+         `Options` of a request; `Timeout`, `Retry` and `Limits` of a client; `Cancel` ends a call from another thread
+         `batch` sends many requests; `tool` and `json_schema` describe functions and types to the model
+say      `system`, `developer`, `user`, `assistant`, `tool_result`; `Image`, `Audio`, `Video`, `TextFile` go with `user`
+receive  a `Stream` of `Event`s: `Progress`, `Reasoning`, `Text`, `Refusal`, `ToolCallDelta`, `FilterReport`, then
+         `ToolCall`, `Usage`, and last the `Completion` with its `Metrics`; `ToolResult` from `Client.run`
+fail     `SvirError`, and below it:
+         the caller's   `RequestError`, `SourceError`, `Cancelled`
+         the network's  `ConnectError`, `TimedOut`
+         the server's   `StatusError`: `AuthenticationError`, `RateLimitError`, `ServerError`, `NotAStreamError`, and
+                        `RejectedError`: `ContextOverflowError`, `ContentFilterError`
+                        `StreamError`: `ServerStreamError`, `TruncatedError`, `ProtocolError`, `TooLargeError`
+         the answer's   `OutputError`, `RoundsError`
+watch    `RequestInfo`, `ResponseInfo`, `ErrorInfo`, which the hooks of a client are given; `Model` is what it lists
+
+`svir.testing` has servers for tests, `svir.probe` finds out what a server really does.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -63,6 +82,10 @@ if TYPE_CHECKING:
     from .batches import batch
     from .tools import tool
 else:
+
+    def __dir__() -> list[str]:
+        """The names that are there, and those that would be: `help(svir)` and completion ask for them."""
+        return sorted({*globals(), *__all__})
 
     def __getattr__(name: str) -> Any:
         """What stands on the client is loaded by whoever asks for it."""

@@ -48,8 +48,10 @@ def parse(client: Client, type: Any, messages: Messages, /, **options: Unpack[_P
     Streamed, the same is `stream(..., response_format=svir.json_schema(Type))` and then `completion.parse(Type)`.
 
     Args:
-        type: see `svir.json_schema`, which makes the `response_format` unless `options` has one.
-        options: those of `complete`.
+        type: a struct, a dataclass, a TypedDict, a union of tagged structs, a list of these, ...; see
+            `svir.json_schema`, which makes the `response_format` unless `options` has one.
+        messages: as for `stream`.
+        options: all that `complete` takes.
 
     Raises:
         RequestError: no schema can express the type; nothing was sent.
@@ -80,17 +82,18 @@ def run(
     a filter cut is the last one. A `cancel` token does not interrupt a function; it ends the loop before the next call.
 
     Args:
+        messages: as for `stream`.
         tools: functions with types; see `svir.tool`.
         max_rounds: answers at most, from 1.
         executor: carries out the calls of an answer at once; by default they are in order, and in this thread.
             Their results are yielded and sent in order all the same.
-        options: those of `stream`. A `tool_choice` that forces a call holds for the first answer only.
+        options: all else that `stream` takes. A `tool_choice` that forces a call holds for the first answer only.
 
     Returns:
         An iterator of events with the conversation as `messages`; see `svir.run.Run` for what it raises.
 
     Raises:
-        RequestError: a tool is none, or two have one name; nothing was sent.
+        RequestError: a tool is none, two have one name, or `max_rounds` is below 1; nothing was sent.
     """
     from .run import Run
 

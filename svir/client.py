@@ -36,17 +36,21 @@ class Client:
     Args:
         base_url: where the server is, with or without `/v1`: "http://localhost:1234". By default the environment
             variable `OPENAI_BASE_URL`, and then `OPENAI_API_KEY` is its key.
-        api_key: a key, or a function that gives one for each request; sent as `Authorization: Bearer`.
+        api_key: a key, or a function that gives one for each try of a request; sent as `Authorization: Bearer` to this
+            server alone, and shown in no repr, log or error.
         model: the model's id, as the server lists it; without one the field is not sent.
-        headers: more headers, such as `api-key` for Azure.
-        timeout: time limits.
-        retry: what happens when a request fails before its first event.
-        strict: raise for every breach of the protocol instead of listing it in `Completion.repairs`.
+        headers: more headers of each request, such as `api-key` for Azure; not those that frame it, such as
+            `Content-Length`.
+        timeout: time limits in seconds; see `svir.Timeout`.
+        retry: what happens when a request fails before its first event; see `svir.Retry`.
+        strict: raise for every breach of the protocol instead of listing it in `Completion.repairs`, and never leave
+            out an optional field that the server refuses.
         think_tags: whether `<think>` in the text marks reasoning.
         max_connections: idle connections kept; more calls at once open connections of their own.
-        proxy: a proxy's URL; by default the environment decides, never for a loopback host.
+        proxy: a proxy's URL; by default the environment decides (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`), never for a
+            loopback host.
         ssl_context: for https; the default verifies certificates and names.
-        limits: bounds on what an answer may cost.
+        limits: bounds on what an answer may cost; see `svir.Limits`.
         on_request: called before each try of a request leaves.
         on_response: called once for a call whose answer came whole, before its `Completion` is handed out.
         on_error: called for each try that failed; `ErrorInfo.again` tells whether the call goes on. A call that was
@@ -55,6 +59,10 @@ class Client:
 
     Raises:
         RequestError: the URL, the key or a header is wrong as it stands.
+
+    `model`, `timeout`, `retry`, `strict`, `think_tags` and `limits` are attributes, and may be set between two calls.
+
+    Source: OpenAI's API reference, chat completions and models; RFC 6750, 2.1 (the key).
     """
 
     def __init__(
@@ -123,20 +131,26 @@ class Client:
     ) -> Stream:
         """Sends a request and returns its events.
 
+        It returns when the head of the answer is there: what goes wrong until then is raised here, and what comes
+        after by the iteration of the stream.
+
         Args:
-            messages: a question, a message, or a list of messages; see `svir.user` and its neighbours.
+            messages: a question as a string, a message, an earlier `Completion`, or a list of messages and
+                Completions; see `svir.user` and its neighbours. Dicts in the API's own form are sent as they are.
             model: in place of the client's.
             cancel: a token that ends the call from another thread.
             on_upload: called with the bytes of the body sent so far and their total, after each block.
-            tap: called with each payload before it is decoded.
-            extra: fields that only this server knows; they are not checked.
+            tap: called with each payload as bytes, before it is decoded: the data of an event, or a whole JSON answer.
+            extra: fields that only this server knows; they are not checked, and win over `options`.
             options: see `svir.Options`; usage is asked for unless `stream_options` says otherwise.
 
         Raises:
-            RequestError, SourceError: the request is wrong as it stands; nothing was sent.
+            RequestError, SourceError: the request is wrong as it stands; nothing was sent. A source that changes while
+                it is sent is a `SourceError`, too.
             ConnectError: no connection.
             StatusError: the server said no; see its subclasses.
             NotAStreamError: it answered with something else than a stream.
+            ProtocolError, TooLargeError: the head of the answer is no HTTP, or longer than `Limits` allow.
             TimedOut, Cancelled: before the answer began.
         """
         request = self._request(messages, model, options, extra, stream=True)
@@ -162,6 +176,9 @@ class Client:
                 asks for one JSON answer.
 
         The other arguments and the errors are those of `stream`, and of its iteration.
+
+        Returns:
+            The answer, which is whole: one that broke is raised, with what came of it as `completion`.
         """
         request = self._request(messages, model, options, extra, stream=stream)
         with self._open(request, cancel, on_upload, tap) as events:
@@ -174,7 +191,10 @@ class Client:
     run: Final = asking.run
 
     def models(self, *, cancel: Cancel | None = None) -> list[Model]:
-        """The models that the server lists.
+        """The models that the server lists, in its order.
+
+        Args:
+            cancel: a token that ends the call from another thread.
 
         Raises:
             ConnectError, StatusError, TimedOut, Cancelled: as `stream`.

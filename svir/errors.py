@@ -63,8 +63,10 @@ class Detail(Struct, frozen=True, kw_only=True):
 class SvirError(Exception):
     """Whatever svir raises.
 
-    `completion` is the answer so far once a byte of it came, else `None`. `retryable`: sending the same
-    request again may help. `request_id`: the server's name for the request, "" when it gave none.
+    Args:
+        completion: the answer so far once a byte of it came, else `None`.
+        retryable: whether sending the same request again may help. What `Retry` allows has been done already.
+        request_id: the server's name for the request, "" when it gave none.
     """
 
     completion: Completion | None = None
@@ -73,7 +75,7 @@ class SvirError(Exception):
 
 
 class RequestError(SvirError):
-    """The request is wrong as it stands; nothing was sent."""
+    """The request, or what a client is made of, is wrong as it stands; nothing was sent. The message has the place."""
 
 
 class SourceError(SvirError):
@@ -81,7 +83,7 @@ class SourceError(SvirError):
 
 
 class Cancelled(SvirError):
-    """`Cancel.cancel()` ended the call."""
+    """`Cancel.cancel()` ended the call, or `Stream.close()` from another thread did; or a closed stream is read on."""
 
 
 class ConnectError(SvirError):
@@ -91,19 +93,31 @@ class ConnectError(SvirError):
 
 
 class TimedOut(SvirError, TimeoutError):
-    """A time limit passed; `phase` names it."""
+    """A time limit passed; also a `TimeoutError`.
+
+    Args:
+        phase: the limit, as `Timeout` calls it: "connect", "first", "idle", "progress" or "total"; "send" is `idle`
+            while the server takes no more of the request. Only "connect" is `retryable`.
+    """
 
     def __init__(self, message: str = "", /, *, phase: Phase = "total") -> None:
         super().__init__(message)
-        self.phase = phase
+        self.phase: Phase = phase
         self.retryable: bool = phase == "connect"
 
 
 class StatusError(SvirError):
-    """The server answered with a status other than success.
+    """The server answered with a status other than success. Redirects are among them: none is followed.
 
-    `message`, `code`, `type` and `param` are the server's own; `body` is the text of its answer, clipped to
-    `Limits.error_body`; `retry_after` is in seconds, `None` when the server named no wait.
+    Args:
+        status: the HTTP status.
+        message, code, type, param: the server's own words, from whatever shape it gives its errors; `message` is "" and
+            the others `None` where it said nothing.
+        body: the text of its answer, at most `Limits.error_body` bytes of it.
+        retry_after: seconds that the server asks to wait, `None` when it names no wait.
+
+    Source: OpenAI's guide to error codes; RFC 9110, 10.2.3 (`Retry-After`, seconds or a date); `retry-after-ms` (Azure
+    OpenAI).
     """
 
     def __init__(
@@ -131,7 +145,7 @@ class AuthenticationError(StatusError):
 
 
 class RateLimitError(StatusError):
-    """429: too many requests; see `retry_after`."""
+    """429: too many requests; `retry_after` is how many seconds to wait, where the server said (RFC 6585, 4)."""
 
 
 class ServerError(StatusError):
@@ -143,25 +157,40 @@ class RejectedError(StatusError):
 
 
 class ContextOverflowError(RejectedError):
-    """The conversation does not fit the model's context, told by status, code, type or wording."""
+    """The conversation does not fit the model's context.
+
+    No two servers say it alike: it is told by the code (`context_length_exceeded` with OpenAI), the type
+    (`exceed_context_size_error` with llama.cpp) or the wording (LM Studio, vLLM, SGLang, mlx-vlm, Ollama, ...). Inside
+    a stream it is a `ServerStreamError`, too.
+    """
 
 
 class ContentFilterError(RejectedError):
-    """A content filter blocked the prompt; its evaluation may be billed, so it is never sent again."""
+    """A content filter blocked the prompt; its evaluation may be billed, so it is never sent again.
+
+    Source: Azure OpenAI's documentation of content filtering (400 with the code `content_filter`).
+    """
 
 
 class NotAStreamError(StatusError):
-    """A 2xx answer that is not `text/event-stream` (or, for a whole answer, not `application/json`)."""
+    """A 2xx answer that is not `text/event-stream` (or, for a whole answer, not `application/json`).
+
+    The message has the type that came and the first 200 characters.
+    """
 
 
 class StreamError(SvirError):
-    """The answer began and broke."""
+    """The answer began and broke; `completion` is what came of it."""
 
 
 class ServerStreamError(StreamError):
     """The server reported a failure inside the stream: an error object or an `error` event.
 
-    `status` is the one that the error object named, else the 200 of the answer itself.
+    Args:
+        message, code, type, param: the server's own words; `message` is "" and the others `None` where it said nothing.
+        status: the one that the error object named, else the 200 of the answer itself.
+
+    Source: llama.cpp and vLLM (an object `error` in place of a chunk), LM Studio (`event: error`).
     """
 
     def __init__(self, message: str = "", /, *, detail: Detail = Detail()) -> None:
@@ -182,11 +211,11 @@ class StreamOverflowError(ServerStreamError, ContextOverflowError):
 
 
 class TruncatedError(StreamError):
-    """The stream ended before the answer did."""
+    """The stream ended before the answer did: before its finish reason, `[DONE]`, or the length that was announced."""
 
 
 class ProtocolError(StreamError):
-    """Bytes that no rule of the protocol allows, or that `strict=True` does not."""
+    """Bytes that no rule of the protocol allows, or that `strict=True` does not; the message says where."""
 
 
 class TooLargeError(StreamError):
@@ -194,11 +223,18 @@ class TooLargeError(StreamError):
 
 
 class OutputError(SvirError):
-    """The answer is complete but not of the type that was asked for."""
+    """The answer is not of the type that was asked for: other JSON or none, cut by a limit, refused, or blocked.
+
+    Also raised by `ToolCall.parse`, for arguments of another shape.
+    """
 
 
 class RoundsError(SvirError):
-    """`Client.run` reached `max_rounds`; `messages` is the conversation so far, and can be sent on as it stands."""
+    """`Client.run` reached `max_rounds`, and the last answer still called functions.
+
+    Args:
+        messages: the conversation so far, with the results of those calls; it can be sent on as it stands.
+    """
 
     messages: Sequence[Mapping[str, Any]] = ()
 

@@ -19,11 +19,12 @@ T = TypeVar("T")
 class Progress(Struct, frozen=True, gc=False, tag="progress"):
     """How much of the prompt the server has read.
 
-    Sent by mlx-lm (`: keepalive 3/9` comments) and by llama.cpp (`return_progress`).
-
     Args:
         processed: prompt tokens read so far.
         total: prompt tokens to read; what a cache already holds may not be counted.
+
+    Source: mlx-lm (`: keepalive 3/9` comments); llama.cpp's server README (`return_progress`, to be asked for with
+    `extra={"return_progress": True}`).
     """
 
     processed: int
@@ -31,25 +32,38 @@ class Progress(Struct, frozen=True, gc=False, tag="progress"):
 
 
 class Text(Struct, frozen=True, gc=False, tag="text"):
-    """A piece of the answer's text, never empty, always whole characters."""
+    """A piece of the answer's text.
+
+    Args:
+        text: never empty, always whole characters; where the pieces are cut is the server's choice.
+    """
 
     text: str
 
 
 class Reasoning(Struct, frozen=True, gc=False, tag="reasoning"):
-    """A piece of the model's reasoning, whichever carrier brought it, never empty."""
+    """A piece of the model's reasoning.
+
+    Args:
+        text: never empty. It comes in the field `reasoning_content` (LM Studio, llama.cpp, SGLang), `reasoning`
+            (mlx-lm, vLLM), or between `<think>` tags in the text; see `Completion.reasoning_carrier`.
+    """
 
     text: str
 
 
 class Refusal(Struct, frozen=True, gc=False, tag="refusal"):
-    """A piece of the model's refusal to answer, which comes in place of text."""
+    """A piece of the model's refusal to answer, which comes in place of text (OpenAI).
+
+    Args:
+        text: never empty.
+    """
 
     text: str
 
 
 class ToolCallDelta(Struct, frozen=True, gc=False, tag="tool_call_delta"):
-    """A piece of a tool call that is still being written; nothing to execute.
+    """A piece of a tool call that is still being written, for showing it: nothing to execute.
 
     Args:
         index: the call's place by first appearance, from 0.
@@ -65,12 +79,12 @@ class ToolCallDelta(Struct, frozen=True, gc=False, tag="tool_call_delta"):
 
 
 class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
-    """A tool call. As an event it is complete and may be executed.
+    """A tool call. As an event it is complete and may be executed; it comes after the last piece of the answer.
 
     Args:
         id: the server's id for it, or one made here (`call_` and 32 hex digits) when the server gave none.
         name: the tool's name.
-        arguments: JSON text, as the model wrote it.
+        arguments: JSON text, as the model wrote it; "{}" when it wrote none.
     """
 
     id: str
@@ -85,6 +99,9 @@ class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
     def parse(self, type: TypeForm[T], /) -> T: ...
     def parse(self, type: Any = dict, /) -> Any:
         """The arguments as a value of `type`; null stands for the default of a field that may not be null.
+
+        Args:
+            type: what msgspec can decode: a struct, a dataclass, a TypedDict, ...; by default a plain dict.
 
         Raises:
             OutputError: the model's JSON is broken or of another shape.
@@ -102,7 +119,7 @@ class ToolResult(Struct, frozen=True, gc=False, tag="tool_result"):
 
     Args:
         call: the call.
-        content: what the function returned, as text or JSON, or what went wrong, in words.
+        content: what the function returned, as text or JSON, or what went wrong, in words that begin with "error:".
         error: whether it went wrong: an unknown tool, arguments of another shape, an exception in the function.
     """
 
@@ -112,14 +129,16 @@ class ToolResult(Struct, frozen=True, gc=False, tag="tool_result"):
 
 
 class FilterReport(Struct, frozen=True, tag="filter_report"):
-    """A content filter's verdict on the prompt or the answer (Azure OpenAI).
+    """A content filter's verdict on the prompt or the answer.
 
     Args:
         source: "prompt" or "answer".
         results: the verdict per category, as the server sent it.
-        offsets: which text it is about, for asynchronous filters; they count from the start of the prompt
-            as the server renders it and are not monotonic.
+        offsets: which characters it is about, for asynchronous filters, else `None`; they count from the start of the
+            prompt as the server renders it and are not monotonic.
         filtered: whether the verdict blocks.
+
+    Source: Azure OpenAI's documentation of content filtering and content streaming.
     """
 
     source: str
@@ -132,9 +151,13 @@ class Usage(Struct, frozen=True, gc=False, tag="usage"):
     """Tokens as the server counted them; `None` where it did not say. Sums are not computed or checked.
 
     Args:
-        prompt_tokens, completion_tokens, total_tokens: the three counts of the API.
+        prompt_tokens: tokens of the prompt, its media included.
+        completion_tokens: tokens of the answer.
+        total_tokens: both.
         cached_tokens: prompt tokens served from a cache.
         reasoning_tokens: tokens of reasoning; most servers count them into `completion_tokens`, xAI does not.
+
+    Source: OpenAI's API reference, `usage` of a chat completion.
     """
 
     prompt_tokens: int | None = None
@@ -145,11 +168,11 @@ class Usage(Struct, frozen=True, gc=False, tag="usage"):
 
 
 class Metrics(Struct, frozen=True, gc=False, kw_only=True):
-    """What the call cost.
+    """What the call cost, as svir measured it.
 
     Args:
         first_byte: seconds from the request to the first byte of the body, `None` before it.
-        first_token: seconds from the request to the first piece of the answer that shows something.
+        first_token: seconds from the request to the first piece of the answer that shows something, `None` before it.
         bytes: bytes of the body received.
         events: SSE events with data, `[DONE]` included.
         keepalives: comments received.
@@ -173,21 +196,25 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
     when nothing came.
 
     Args:
-        id, model: the server's, from the first chunk that names them.
+        id, model: the answer's id and the model that gave it, from the first chunk that names them.
         text, reasoning, refusal: the pieces joined.
         tool_calls: calls that may be executed.
         unfinished_calls: calls that may not: the answer was cut, blocked, aborted, or is not complete yet.
         finish_reason: stop, length, tool_calls, content_filter, abort, or a word of the server's own.
+        usage: the server's token counts.
         speed: visible pieces per second from the first to the last, `None` under two of them or 50 ms.
-        timings: the server's own measurements (llama.cpp, mlx-vlm), as sent.
-        logprobs: one entry per token as the server sent it.
+        timings: the server's own measurements (llama.cpp, mlx-vlm), as sent and in its units.
+        logprobs: one entry per token as the server sent it, if `logprobs` was asked for.
         filter_reports: verdicts of a content filter, in order.
         blocked: whether a content filter blocked the answer, in its middle or after its end.
         matched_stop: the stop text or token that ended the answer (SGLang).
         complete: whether the whole answer came.
-        repairs: what was accepted although the protocol does not allow it, each kind once.
+        repairs: what was accepted although the protocol does not allow it, each kind once, such as "no [DONE]".
+        metrics: what the call cost.
         reasoning_carrier: the field that brought the reasoning, "" for none, "tags" for think tags.
         reasoning_details: opaque reasoning items (OpenRouter and others), raw and in order.
+
+    Source: OpenAI's API reference, the chat completion object and its chunks.
     """
 
     id: str = ""
@@ -215,8 +242,8 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
     def message(self) -> dict[str, Any]:
         """The assistant message to send back in the next request.
 
-        Reasoning goes back under the key that brought it; reasoning from think tags does not go back, nor do
-        calls that were not finished.
+        Reasoning goes back under the key that brought it, as those servers ask for; reasoning from think tags does not
+        go back, nor do calls that were not finished.
         """
         message: dict[str, Any] = {"role": "assistant", "content": self.text}
         if self.reasoning and self.reasoning_carrier in ("reasoning", "reasoning_content"):
@@ -239,9 +266,14 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
         Null stands for the default of a field that may not be null. An answer that `length` cut is incomplete even
         where it is valid JSON: a number cut short is one.
 
+        Args:
+            type: what msgspec can decode: a struct, a dataclass, a TypedDict, a union of tagged structs, a list, ...
+
         Raises:
             OutputError: the answer is incomplete, was refused or blocked, or is not JSON of that type; it carries the
                 answer as `completion`.
+
+        Source: OpenAI's guide to structured outputs, which has `length` and refusals looked at before the JSON.
         """
         try:
             if misfit := self._misfit():
@@ -262,7 +294,7 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
         if self.text.strip():
             return ""
         if typed.is_json(self.reasoning):
-            # LM Studio holds the reasoning to the schema as well: wire-protocol.md, 2.6.
+            # LM Studio holds the reasoning to the schema as well: lmstudio-bug-tracker #1773.
             return f'JSON as text, got it as reasoning (use reasoning_effort="none"): {clip(self.reasoning)!r}'
         return f"JSON as text, got {len(self.tool_calls)} tool calls" if self.tool_calls else "JSON as text, got none"
 
@@ -273,9 +305,13 @@ class Model(Struct, frozen=True, kw_only=True):
     Args:
         id: the name to send as `model`.
         name: a name for people, the id when there is none.
-        chat: a guess by the id: False for embedding, reranking, speech and image models.
+        chat: whether it answers chats; where the server does not say (LiteLLM does), a guess by the id: False for
+            embedding, reranking, speech and image models.
         context: tokens of context, `None` when the server does not say.
         inputs: kinds of input the server names ("text", "image", "audio"), empty when it names none.
+
+    Source: OpenAI's API reference, list models; what else the servers add: `max_model_len` (vLLM), `meta.n_ctx` and
+    `architecture.input_modalities` (llama.cpp), `context_length` (OpenRouter), `max_context_length` (LM Studio).
     """
 
     id: str

@@ -20,9 +20,10 @@ class RequestInfo(Struct, frozen=True, kw_only=True):
     Args:
         call: a number for the call (one `stream`, `complete`, `models`, or round of `run`), unique in this process.
         attempt: how many times the call was sent, from 1.
+        method: "POST" for a chat, "GET" for the list of models.
         url: the whole URL.
         model: as the request names it, `None` when it names none.
-        bytes: the length of the body.
+        bytes: the length of the body, 0 without one.
         options: those that are numbers or switches: temperature, max_tokens, seed, stream, ...
     """
 
@@ -40,6 +41,7 @@ class ResponseInfo(Struct, frozen=True, kw_only=True):
 
     Args:
         request: the try that was answered.
+        status: the HTTP status of the answer.
         seconds: since the call began, waits between tries included.
         request_id: the server's name for the request, "" when it gave none.
         completion: the answer, `None` for a list of models.
@@ -58,9 +60,10 @@ class ErrorInfo(Struct, frozen=True, kw_only=True):
     Args:
         request: the try.
         error: the name of the exception's class; `Cancelled` for a stream that was closed or dropped before its end.
-        seconds: since the call began.
+        seconds: since the call began, waits between tries included.
         again: whether the request is sent again; if not, the call is over.
-        status, code, phase, request_id: those of the exception, where it has them.
+        status, code, phase, request_id: those of the exception, where it has them: see `svir.StatusError` and
+            `svir.TimedOut`.
         completion: the answer so far, `None` before its first byte.
     """
 

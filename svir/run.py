@@ -37,8 +37,11 @@ class Run:
     """The events of a conversation in which the model calls functions: those of each answer, and a `ToolResult` for
     each call that was carried out. The last is the `Completion` of the answer that called nothing.
 
-    Nothing is sent before the first event is asked for. `messages` is the conversation so far, at any time one that can
-    be sent on: a call without a result, because the loop was left or has not come to it, stands in it as such.
+    `Client.run` makes it. Nothing is sent before the first event is asked for.
+
+    Args:
+        messages: the conversation so far, at any time one that can be sent on: a call without a result, because the
+            loop was left or has not come to it, stands in it as such.
 
     Iterating raises:
         RoundsError: `max_rounds` answers came, and the last one still called functions. Its calls were carried out.
@@ -80,13 +83,13 @@ class Run:
             raise
 
     def texts(self) -> Iterator[str]:
-        """Only the text of the answers, piece by piece."""
+        """Only the text of the answers, piece by piece; everything else is passed over."""
         for event in self:
             if type(event) is Text:
                 yield event.text
 
     def close(self) -> None:
-        """Ends the loop, and the answer that is on its way."""
+        """Ends the loop, and the answer that is on its way. May be called again."""
         self._events.close()
 
     def __enter__(self) -> Run:

@@ -22,13 +22,16 @@ Reading: TypeAlias = Callable[[Callable[[bool], object]], Generator[Event, None,
 class Stream:
     """The events of one answer, in order, the `Completion` last; an iterator and a context manager.
 
+    `Client.stream` makes it.
+
     Nothing is read before the next event is asked for. An iteration that ends without an exception was a whole
     answer. Leaving a `with` block, `close` and an exception end the connection; after the last event it goes back to
     the pool by itself.
 
     Iterating raises:
         StreamError: the answer broke: `ServerStreamError`, `TruncatedError`, `ProtocolError`, `TooLargeError`.
-        TimedOut, Cancelled: a limit passed, or the token was used.
+        TimedOut, Cancelled: a limit passed, or the token was used. A caller's pause between two events counts for
+            `Timeout.total` alone.
         ConnectError, StatusError: the request was sent again before its first event, and failed.
 
     Every one of these carries the answer so far as `completion`.
@@ -102,11 +105,12 @@ class Stream:
 
     @property
     def completion(self) -> Completion:
-        """The answer so far."""
+        """The answer so far; after a failure, what came before it."""
         return self._turn.completion
 
     @property
     def status(self) -> int:
+        """The HTTP status of the answer, from 200 to 299."""
         return self._answer.status
 
     @property

@@ -27,7 +27,9 @@ def tool(function: F, /) -> F: ...
 @overload
 def tool(*, name: str | None = None, description: str | None = None, strict: bool = False) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, **settings: Any) -> Any:
-    """Marks a function as a tool; it stays the function that it is, and can be called, tested and pickled as one.
+    """Marks a function as a tool: `@tool` or `@tool(name=..., ...)`.
+
+    It stays the function that it is, and can be called, tested and pickled as one.
 
     Its schema comes from its annotations, its description from its docstring, and those of its parameters from
     `msgspec.Meta(description=...)` or the docstring's `Args:`. A parameter with a default is optional. `Client.run`
@@ -55,12 +57,15 @@ def tool(function: Any = None, /, **settings: Any) -> Any:
 class Tool:
     """A function as a model sees it.
 
-    `name`, `description` and `parameters` (a JSON Schema) are what it is told. For a loop of your own:
-    `client.stream(..., tools=[as_tool(f).as_dict()])`, then `as_tool(f).arguments(call)`.
+    For a loop of your own: `client.stream(..., tools=[as_tool(f).as_dict()])`, then `f(**as_tool(f).arguments(call))`.
 
     Args:
         function: called with keyword arguments.
         name, description, strict: see `tool`.
+        parameters: the JSON Schema of its parameters; made here, not given.
+
+    Raises:
+        RequestError: as `tool`.
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class Tool:
         self.parameters.pop("title")
 
     def as_dict(self) -> dict[str, Any]:
-        """The tool in the API's own form."""
+        """The tool in the API's own form, for the option `tools`."""
         function: dict[str, Any] = {"name": self.name, "parameters": self.parameters}
         if self.description:
             function["description"] = self.description
@@ -100,6 +105,9 @@ class Tool:
     def arguments(self, call: ToolCall, /) -> dict[str, Any]:
         """The arguments of a call as the function takes them, defaults included.
 
+        Args:
+            call: one of this tool; its name is not looked at.
+
         Raises:
             OutputError: they are no JSON, or not what the function takes; an unknown one is refused.
         """
@@ -108,7 +116,11 @@ class Tool:
 
 
 def as_tool(function: Callable[..., Any], /) -> Tool:
-    """A function as a tool, with the settings that `tool` left on it."""
+    """A function as a tool, with the settings that `tool` left on it.
+
+    Raises:
+        RequestError: as `tool`.
+    """
     return Tool(function, **getattr(function, _MARK, {}))
 
 

@@ -129,7 +129,7 @@ def _format(fits: Callable[[str], bool]) -> Callable[[Outcome], Said]:
             return "unknown", f"cut: {quoted(completion.text)}"
         if fits(completion.text):
             return "kept", quoted(completion.text)
-        if not completion.text.strip() and fits(completion.reasoning):  # LM Studio: wire-protocol.md, 2.6
+        if not completion.text.strip() and fits(completion.reasoning):  # LM Studio
             return "as reasoning", quoted(completion.reasoning)
         return "ignored", quoted(completion.text)
 

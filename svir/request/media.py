@@ -38,6 +38,7 @@ class Medium(Leaf):
     """
 
     family: ClassVar[str]
+    """What its media types begin with."""
 
     def __init__(self, source: Readable | str, /, *, type: str | None = None) -> None:
         name = self.__class__.__name__
@@ -84,11 +85,16 @@ class Image(Medium):
     """A picture: JPEG, PNG, GIF, WebP, BMP, TIFF, HEIC or AVIF; others with `type`.
 
     Args:
-        source, type: see `Medium`.
+        source: a `pathlib.Path`, a binary handle, bytes, or an http(s) or data URL; a plain string is never a path. How
+            each is read: `svir.request.media.Medium`.
+        type: the media type, such as "image/jpeg"; by default the first bytes tell it.
         detail: "low", "high" or "auto", how closely the model looks (OpenAI); sent by `user`, left out by default.
 
     Raises:
-        RequestError: the source, the type or the detail is none of these.
+        RequestError: the source, the type or the detail is none of these. A file that is missing or no picture is a
+            `SourceError` of the call that sends it.
+
+    Source: OpenAI's API reference (`image_url`); WHATWG MIME Sniffing (types).
     """
 
     family = "image"
@@ -97,19 +103,24 @@ class Image(Medium):
         super().__init__(source, type=type)
         if detail is not None and detail not in get_args(Detail):
             raise RequestError(f"expected 'low', 'high' or 'auto' as the detail of an Image, got {detail!r}")
-        self.detail = detail
+        self.detail: Detail | None = detail
 
 
 class Audio(Medium):
     """Sound: WAV, MP3, FLAC, Ogg, M4A, MP4, WebM or Matroska; others with `type`.
 
     Args:
-        source, type: see `Medium`.
+        source: a `pathlib.Path`, a binary handle, bytes, or an http(s) or data URL; a plain string is never a path. How
+            each is read: `svir.request.media.Medium`.
+        type: the media type, such as "audio/wav"; by default the first bytes tell it.
         form: "audio_url", a data URL, as SGLang and vLLM take it, or "input_audio", bare base64 and the name of its
             format, as OpenAI and llama.cpp do: WAV and MP3 only, and no URL.
 
     Raises:
-        RequestError: the source, the type or the form is none of these, or a URL is to be `input_audio`.
+        RequestError: the source, the type or the form is none of these, or a URL is to be `input_audio`. A file that is
+            missing or no sound is a `SourceError` of the call that sends it.
+
+    Source: OpenAI's API reference (`input_audio`); vLLM's guide to multimodal inputs (`audio_url`).
     """
 
     family = "audio"
@@ -120,7 +131,7 @@ class Audio(Medium):
             raise RequestError(f"expected 'audio_url' or 'input_audio' as the form of an Audio, got {form!r}")
         if form == "input_audio" and isinstance(source, str):
             raise RequestError("expected a file or bytes for an Audio in the form of input_audio, got a URL")
-        self.form = form
+        self.form: Form = form
 
     def parts(self, sources: Sources, /) -> Iterable[str | Segment]:
         """As other media, and bare base64 in the form of `input_audio`."""
@@ -163,10 +174,15 @@ class Video(Medium):
     """A film: MP4, WebM, Matroska, QuickTime, AVI or Ogg; others with `type`.
 
     Args:
-        source, type: see `Medium`.
+        source: a `pathlib.Path`, a binary handle, bytes, or an http(s) or data URL; a plain string is never a path. How
+            each is read: `svir.request.media.Medium`.
+        type: the media type, such as "video/mp4"; by default the first bytes tell it.
 
     Raises:
-        RequestError: the source or the type is none of these.
+        RequestError: the source or the type is none of these. A file that is missing or no film is a `SourceError` of
+            the call that sends it.
+
+    Source: vLLM's guide to multimodal inputs (`video_url`).
     """
 
     family = "video"

@@ -19,11 +19,14 @@ Messages: TypeAlias = str | Mapping[str, Any] | Completion | Sequence[Mapping[st
 
 
 def system(text: str, /, *, name: str | None = None) -> Message:
-    """Instructions to the model.
+    """Instructions to the model, as a message in the API's own form.
 
     Args:
         text: what it is to do.
         name: who gives them, where several do.
+
+    Raises:
+        RequestError: the text is no string.
     """
     return _message("system", text, name)
 
@@ -34,6 +37,9 @@ def developer(text: str, /, *, name: str | None = None) -> Message:
     Args:
         text: what it is to do.
         name: who gives them, where several do.
+
+    Raises:
+        RequestError: the text is no string.
     """
     return _message("developer", text, name)
 
@@ -53,7 +59,8 @@ def user(text: str, /, *attachments: Attachment, name: str | None = None) -> Mes
     Raises:
         RequestError: the text is no string, or an attachment is something else.
 
-    Source: wire-protocol.md, 2.2.
+    Source: OpenAI's API reference, user messages; mlx-lm, which takes no list; what SGLang and vLLM add for audio and
+    video.
     """
     message = _message("user", text, name)
     files = [attachment for attachment in attachments if isinstance(attachment, TextFile)]

@@ -95,8 +95,9 @@ class Options(Settings, total=False):
         parallel_tool_calls: whether one answer may hold several calls; needs `tools`.
         response_format: `{"type": "text"}`, `{"type": "json_object"}`, or `{"type": "json_schema", "json_schema":
             {"name": ..., "schema": ..., "strict": ...}}` with a name of 1 to 64 letters, digits, _ and -.
-        reasoning_effort: how much to reason; each model knows some of the words.
-        stream_options: switches of the stream; `include_usage` is on unless it is set here.
+        reasoning_effort: how much to reason: "none", "minimal", "low", "medium", "high", "xhigh" or "max"; each model
+            knows some of the words. Left out, and said so in `Completion.repairs`, when the server refuses the field.
+        stream_options: switches of the stream; `include_usage` is on unless it is set here. Left out in the same way.
         user: a stable name for whoever is asking.
         metadata: strings kept with a stored answer (OpenAI).
 
@@ -117,6 +118,12 @@ class Options(Settings, total=False):
         custom_logit_processor: a serialised processor.
         min_dynamic_patch, max_dynamic_patch: patches that a picture is cut into, from 1.
         return_hidden_states, return_routed_experts, return_cached_tokens_details: more to send with the answer.
+
+    A name that is not here, a wrong type and a value out of bounds are a `RequestError` before anything is sent; fields
+    of other servers go into `extra`.
+
+    Source: OpenAI's API reference, create chat completion; SGLang's documentation of its OpenAI-compatible API and of
+    its sampling parameters.
     """
 
     tools: list[Any] | None

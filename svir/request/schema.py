@@ -50,7 +50,7 @@ def json_schema(type: Any, /, *, name: str | None = None, strict: bool = True) -
             dicts, `Any` and tuples of several types are not expressible strictly, nor is a union of two untagged
             objects at all, since nothing would tell them apart in the answer.
 
-    Source: wire-protocol.md, 2.6; OpenAI's guide to structured output, "Supported schemas".
+    Source: OpenAI's guide to structured outputs, "Supported schemas".
     """
     name = _default_name(type) if name is None else name
     if not is_name(name):

@@ -31,12 +31,13 @@ class TextFile(Leaf):
     them as foreign but the tags, which a file can imitate.
 
     Args:
-        source: a `pathlib.Path`, a binary handle or bytes, as for `Image`; no URL.
+        source: a `pathlib.Path`, a binary handle or bytes, read as `svir.request.media.Medium` says; no URL.
         name: by default that of the file. Quotation marks, angle brackets, control characters and line separators are
             refused, for the model would read them as an end of the name.
 
     Raises:
-        RequestError: the source is none of these, has no name of its own and none was given, or the name is refused.
+        RequestError: the source is none of these, has no name of its own and none was given, or the name is refused. A
+            file that is missing, or no UTF-8, is a `SourceError` of the call that sends it.
     """
 
     def __init__(self, source: Readable, /, *, name: str | None = None) -> None:
@@ -83,7 +84,7 @@ def escaped_length(block: bytes, /) -> int:
     `"`, `\` and the control characters with a letter of their own take 2, the others below 0x20 take 6, and every
     other byte 1.
 
-    Source: wire-protocol.md, 2.3; RFC 8259, section 7.
+    Source: RFC 8259, 7; of its choices those that msgspec makes.
     """
     costs = block.translate(_COSTS)
     return len(block) + costs.count(_SHORT) + 5 * costs.count(_LONG)

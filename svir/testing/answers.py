@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 Step: TypeAlias = tuple[bytes, float | threading.Event]
+"""A piece, and before it a pause in seconds or an event that is waited for."""
+
 Playable: TypeAlias = "Path | bytes | Iterable[Step] | Answer"
+"""What stands for an answer: a `.http` or `.sse` file, an event stream in bytes or steps, an `Answer`."""
 
 # Decides HTTP chunks only, never what the stream means: the rare mixes of line ends may stay uncut.
 _EVENT = re.compile(rb".+?(?:\n\r?\n|\r\r|\Z)", re.DOTALL)
@@ -27,6 +30,7 @@ class Answer:
         body: bytes, cut into one HTTP chunk per SSE event when chunked; or steps `(piece, pause)`: after a
             wait of `pause` seconds or for a `threading.Event`, the piece is one HTTP chunk and one send. The
             head leaves before the first pause. A generator plays once: give a function that makes it.
+        status: the HTTP status.
         headers: all but the framing; `Content-Type: text/event-stream` unless named here.
         framing: `chunked`; `length`, a Content-Length; `close`, the body ends with the connection; or `raw`,
             the body is a whole response, head included, and neither status nor headers are used.
@@ -40,17 +44,27 @@ class Answer:
 
     @classmethod
     def raw(cls, response: bytes | Iterable[Step], /) -> Answer:
-        """A whole response, head included, every byte as it stands."""
+        """A whole response, head included, every byte as it stands.
+
+        Args:
+            response: bytes or steps, as for `body`.
+        """
         return cls(response, framing="raw")
 
     @classmethod
     def json(cls, value: object, /, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-        """One JSON value with a Content-Length, as servers send their errors and their list of models."""
+        """One JSON value with a Content-Length, as servers send their errors and their list of models.
+
+        Args:
+            value: what the standard library's `json` can write.
+            status, headers: those of the answer; its type is `application/json` unless named here.
+        """
         named = {"Content-Type": "application/json", **(headers or {})}
         return cls(json.dumps(value).encode(), status=status, headers=named, framing="length")
 
     @cached_property
     def steps(self) -> Iterable[Step]:
+        """The body in pieces, each with the pause before it, without framing."""
         if isinstance(self.body, bytes):
             pieces = _EVENT.findall(self.body) if self.framing == "chunked" else [self.body]
             return [(piece, 0.0) for piece in pieces]
@@ -59,6 +73,7 @@ class Answer:
 
     @cached_property
     def head(self) -> bytes:
+        """The status line and the headers as they are sent; nothing for a raw response."""
         if self.framing == "raw":
             return b""
         typed = any(name.lower() == "content-type" for name in self.headers)

@@ -64,6 +64,7 @@ class Drip:
     """Sends bytes slowly.
 
     Args:
+        data: the bytes, as they stand on the wire.
         pause: seconds before each piece.
         size: bytes of a piece.
     """
@@ -84,6 +85,7 @@ class HalfClose:
 
 
 Script: TypeAlias = "Iterable[bytes | Answer | Take | Stall | Drip | Reset | HalfClose]"
+"""What happens on one connection, in order."""
 
 
 class FaultServer(Loopback):
@@ -94,6 +96,15 @@ class FaultServer(Loopback):
         port: 0 for one that is free.
         patience: seconds to wait at most for the threads at the end.
         tls: a context with a certificate, to speak TLS; the handshake comes before the first step.
+
+    Attributes:
+        taken: bytes of request bodies read, per connection, counted from 1.
+        connections: how many were made so far.
+        failures: what failed on this side; the end of the `with` block raises the first.
+
+    Raises:
+        ValueError: there is no script.
+        OSError: the port is taken.
     """
 
     def __init__(
@@ -104,7 +115,6 @@ class FaultServer(Loopback):
         super().__init__(port=port, patience=patience, tls=tls)
         self._scripts = scripts
         self.taken: dict[int, int] = {}
-        """Bytes of request bodies read per connection, counted from 1."""
 
     def converse(self, peer: Peer, number: int, /) -> None:
         upload = _Upload(peer)
@@ -161,25 +171,43 @@ class _Upload:
 
 
 def wrong_length(body: bytes, by: int, /) -> bytes:
-    """An event stream whose Content-Length is off by so many bytes."""
+    """A whole response, an event stream whose Content-Length is wrong.
+
+    Args:
+        body: the events, as bytes.
+        by: bytes that the length is too large, or below 0 too small.
+    """
     head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {len(body) + by}\r\n\r\n"
     return head.encode() + body
 
 
 def broken_chunk(body: bytes, /) -> bytes:
-    """An event stream, then in place of the next HTTP chunk a size that is no number."""
+    """A whole response, an event stream, and in place of its last HTTP chunk one whose size is no number.
+
+    Args:
+        body: the events before it, as bytes.
+    """
     return Answer(body).wire.removesuffix(b"0\r\n\r\n") + b"no size\r\nno chunk\r\n0\r\n\r\n"
 
 
 def gzipped(body: bytes, /) -> Answer:
-    """An event stream under gzip, although nobody asked for it, each event flushed so that it can be read at once."""
+    """An event stream under gzip, although nobody asked for it, each event flushed so that it can be read at once.
+
+    Args:
+        body: the events, as bytes.
+    """
     packer = zlib.compressobj(wbits=31)
     steps = [(packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH), 0.0) for piece, _ in Answer(body).steps]
     return Answer([*steps, (packer.flush(), 0.0)], headers={"Content-Encoding": "gzip"})
 
 
 def redirect(location: str, /, *, status: int = 307) -> Answer:
-    """An answer that points somewhere else."""
+    """An answer that points somewhere else.
+
+    Args:
+        location: where, as the header `Location` has it.
+        status: a redirect, from 300 to 399.
+    """
     return Answer(b"", status=status, headers={"Location": location}, framing="length")
 
 

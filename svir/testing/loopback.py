@@ -28,6 +28,10 @@ class Loopback:
         patience: seconds to wait at most for whatever should happen soon, and for the threads at the end.
         tls: a context with a certificate, to speak TLS.
 
+    Attributes:
+        connections: how many were made so far.
+        failures: what failed on this side.
+
     What fails on this side closes the connection and is kept in `failures`; the end of the `with` block raises the
     first, or notes them on the error that ends it. A client that goes away is no failure.
     """
@@ -45,11 +49,15 @@ class Loopback:
 
     @property
     def url(self) -> str:
-        """`http://127.0.0.1:PORT`, or with https, once the `with` block is entered."""
+        """`http://127.0.0.1:PORT`, or with https, once the `with` block is entered; without `/v1`."""
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     def wait_closed(self, connection: int, /, *, timeout: float = 5.0) -> bool:
-        """Whether a connection, counted from 1, has ended within `timeout` seconds, by either side.
+        """Waits for the end of a connection, by either side; returns whether it came.
+
+        Args:
+            connection: which, counted from 1.
+            timeout: seconds to wait at most.
 
         A client is seen to go while the server reads, sends or pauses; one that half-closes counts as gone.
         """
@@ -57,7 +65,7 @@ class Loopback:
             return self._changed.wait_for(lambda: connection in self._closed, timeout)
 
     def converse(self, peer: Peer, number: int, /) -> None:
-        """Serves one connection, counted from 1; `Gone` ends it."""
+        """Serves one connection, counted from 1; `Gone` ends it. The server calls it."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -60,6 +60,11 @@ class RecordingProxy(Loopback):
         patience: seconds to wait at most for a connection to the server, and for the threads at the end.
         trust: verifies an https server; by default with the certificates of the system.
 
+    Attributes:
+        recordings: the paths of what was written, in the order in which the answers ended.
+        connections: how many were made so far.
+        failures: what failed on this side; the end of the `with` block raises the first.
+
     Raises:
         ValueError: the URL is not http or https, has no host, or a user, a query or a fragment.
         OSError: the folder cannot be made, or the port is taken.
@@ -78,7 +83,6 @@ class RecordingProxy(Loopback):
     ) -> None:
         super().__init__(port=port, patience=patience)
         self.recordings: list[Path] = []
-        """What was written, in the order in which the answers ended."""
         self._upstream = Upstream(upstream, patience, trust)
         self._folder = folder
         self._with_requests = requests

@@ -17,22 +17,27 @@ _POLL = 0.01  # seconds between looks at the socket while an event is awaited: a
 
 @dataclass(eq=False)
 class Request:
-    """A request as it came; the server fills the last three fields while it reads."""
+    """A request as it came; the server fills the last three fields while it reads.
+
+    Args:
+        method: "GET", "POST", ...
+        path: the target as sent, query included.
+        version: "HTTP/1.1" or "HTTP/1.0".
+        headers: looked up without regard to case; `headers.items()` has all of them in order, repeated ones too.
+        connection: which connection it came on, counted from 1.
+        body: its bytes without chunk framing; empty when `on_body` took it.
+        received: bytes of the body that came.
+        complete: whether the whole body came that its framing announced.
+    """
 
     method: str
     path: str
-    """The target as sent, query included."""
     version: str
     headers: HTTPMessage
-    """Looked up without regard to case; `headers.items()` has all of them in order, repeated ones too."""
     connection: int
-    """Which connection it came on, counted from 1."""
     body: bytes = field(default=b"", repr=False)
-    """Without its chunk framing; empty when `on_body` took it."""
     received: int = 0
-    """Bytes of the body that came."""
     complete: bool = False
-    """Whether the whole body came that its framing announced."""
 
 
 class ReplayServer(Loopback):
@@ -48,6 +53,12 @@ class ReplayServer(Loopback):
         port: 0 for one that is free.
         patience: seconds to wait at most for a step's event, and for the threads at the end.
         tls: a context with a certificate, to speak TLS.
+
+    Attributes:
+        requests: what was asked so far, in order.
+        connections: how many were made so far.
+        aborted: exchanges that the client left before its request, or the answer to it, was whole.
+        failures: what failed on this side.
 
     Raises:
         ValueError, TypeError: there is no answer, or one of another kind.
@@ -71,7 +82,6 @@ class ReplayServer(Loopback):
         super().__init__(port=port, patience=patience, tls=tls)
         self.requests: list[Request] = []
         self.aborted: int = 0
-        """Exchanges that the client left before its request, or the answer to it, was whole."""
         self._answers = [answer if callable(answer) else as_answer(answer) for answer in answers]
         self._on_body = on_body
         self._played = 0

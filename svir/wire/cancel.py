@@ -25,6 +25,7 @@ class Cancel:
 
     @property
     def cancelled(self) -> bool:
+        """Whether `cancel` was called; there is no way back."""
         return self._event.is_set()
 
     def cancel(self) -> None:
@@ -34,15 +35,17 @@ class Cancel:
             call.interrupt()
 
     def wait(self, seconds: float) -> bool:
-        """Sleeps, but no longer than until `cancel`; returns whether it came."""
+        """Sleeps so many seconds, but no longer than until `cancel`; returns whether it came."""
         return self._event.wait(seconds)
 
     def cover(self, call: Endable) -> None:
+        """Takes a call under the token; svir does that itself."""
         self._covered.add(call)
         if self.cancelled:
             call.interrupt()
 
     def leave(self, call: Endable) -> None:
+        """Lets a call go that is over; svir does that itself."""
         self._covered.discard(call)
 
 

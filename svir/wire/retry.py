@@ -17,13 +17,19 @@ from .call import Call
 
 
 class Retry(Struct, frozen=True):
-    """How failures before the first event are met.
+    """How failures before the first event are met: the request is sent again when `SvirError.retryable` says so.
+
+    That is no connection, an answer that ends before its first event, and 408, 429, 500, 502, 503 and 504, as a status
+    or in an error object. Not what a server will never do (llama.cpp without an image projector), and nothing after the
+    first event: no token is handed out twice.
 
     Args:
         attempts: how many times a request is sent at most; 1 sends it once.
-        base: seconds of the first wait, doubled with each further one.
+        base: seconds of the first wait, doubled with each further one; half of each wait is random.
         cap: seconds of the longest wait.
-        max_retry_after: the longest wait that a server may ask for in `Retry-After`; beyond it the error is raised.
+        max_retry_after: seconds of the longest wait that a server may ask for; beyond it the error is raised.
+
+    Source: RFC 9110, 10.2.3 (`Retry-After`, seconds or a date); `retry-after-ms` (Azure OpenAI).
     """
 
     attempts: int = 3
