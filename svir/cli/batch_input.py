@@ -134,7 +134,7 @@ def inside(folder: Path, name: Any, /) -> Path:
         is_inside = real.is_relative_to(folder.resolve())
         circles = real.is_symlink()  # CPython 3.13 follows links in a circle up to where they began
     except (OSError, RuntimeError):
-        circles = True
+        real, is_inside, circles = folder, False, True
     if circles:
         raise RequestError(f"expected a path that can be followed, got {name!r:.200}")
     if not is_inside:
