@@ -70,6 +70,7 @@ def assert_sound(events: list[svir.Event], error: svir.SvirError | None, turn: T
     """A whole answer ends with its completion, a broken one carries it; and it is what the events add up to."""
     completion = turn.completion
     assert_adds_up(events, completion, error)
+    assert_of_their_types([*events, completion])
     assert_encodable([events, completion, completion.message])
     if error is None:
         assert events[-1] == completion
@@ -107,6 +108,11 @@ def assert_calls_add_up(events: list[svir.Event], completion: svir.Completion) -
     assert sorted((name, arguments[place] or nothing) for place, name in names.items()) == sorted(
         (call.name, call.arguments) for call in calls
     )
+
+
+def assert_of_their_types(events: list[svir.Event]) -> None:
+    for event in events:
+        assert msgspec.convert(msgspec.to_builtins(event), type(event)) == event
 
 
 def assert_encodable(value: Any) -> None:

@@ -201,6 +201,25 @@ def test_a_number_over_all_bounds_is_nothing_wherever_it_stands() -> None:
     assert turn.completion.repairs == ("NaN or Infinity at event 1",)
 
 
+# (what is sent, what is reported, whether it is repaired)
+PROGRESS: list[tuple[str, svir.Progress, bool]] = [
+    ('{"processed":3,"total":9}', svir.Progress(3, 9), False),
+    ('{"processed":"3","total":9.0}', svir.Progress(3, 9), True),
+    ('{"processed":null,"total":9}', svir.Progress(0, 9), True),
+    ('{"processed":-1,"total":9}', svir.Progress(0, 9), True),
+    ('{"processed":[3],"total":{"a":9}}', svir.Progress(0, 0), True),
+]
+
+
+@pytest.mark.parametrize(("sent", "progress", "repaired"), PROGRESS)
+def test_progress_is_told_in_counts(sent: str, progress: svir.Progress, repaired: bool) -> None:
+    events, error, turn = heard([f'data: {{"choices":[],"prompt_progress":{sent}}}\n\n'.encode() + END])
+    assert error is None
+    assert events[0] == progress
+    named = [repair for repair in turn.completion.repairs if repair.startswith("prompt_progress.")]
+    assert bool(named) is repaired
+
+
 # Numbers of more digits than Python reads, and values nested more deeply.
 
 DIGITS = b"1" * 5000

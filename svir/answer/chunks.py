@@ -213,16 +213,17 @@ def _fit(value: Any, kind: Any, path: str, note: Callable[[str], None]) -> Any:
 
     A struct is fitted field by field, a list item by item. "3" and 3.0 are counts.
     """
-    if kind is Any or value is None:
+    kinds = (kind,) if get_origin(kind) is Annotated else get_args(kind) or (kind,)
+    if kind is Any or (value is None and NoneType in kinds):
         return value
-    options = [option for option in (get_args(kind) or (kind,)) if option is not NoneType]
+    options = [option for option in kinds if option is not NoneType]
     for option in options:
         if option is Raw:
             return Raw(json.dumps(value).encode())
         if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
             hints = _hints(option)
-            known = {name: value[name] for name in hints if name in value}
-            return option(**{name: _fit(v, hints[name], f"{path}.{name}", note) for name, v in known.items()})
+            fields = {name: _fit(value[name], hints[name], f"{path}.{name}", note) for name in hints if name in value}
+            return option(**{name: field for name, field in fields.items() if field is not None})
         if isinstance(value, list) and get_origin(option) is list:
             return _fit_items(value, get_args(option)[0], path, note)
         if _converts(value, option, strict=True):
@@ -236,9 +237,6 @@ def _fit_items(values: list[Any], kind: Any, path: str, note: Callable[[str], No
     if kind is Any:
         return values
     fitted = [_fit(value, kind, f"{path}[{n}]", note) for n, value in enumerate(values)]
-    for n, value in enumerate(values):
-        if value is None:
-            note(f"{path.lstrip('.')}[{n}] of a wrong type")
     return [item for item in fitted if item is not None]
 
 
