@@ -63,6 +63,10 @@ class Calls:
                 call.arguments.append(arguments)
             yield ToolCallDelta(call.place, call.id, self._name(call, name), arguments)
 
+    def pieces(self, place: int, /) -> list[str]:
+        """The pieces of a call's arguments so far, by its place."""
+        return self._calls[place].arguments
+
     def _find(self, piece: CallPiece, name: str) -> _Call:
         index, id = piece.index, piece.id
         if index is None:

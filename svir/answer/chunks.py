@@ -101,43 +101,8 @@ class Chunk(Struct, gc=False):
 
 
 decode: Callable[[bytes], Chunk] = msgspec.json.Decoder(Chunk).decode
-
-
-def only_text(chunk: Chunk, /) -> str:
-    """The text of a chunk that brings nothing beside it, else "": nearly every chunk is one of these."""
-    choices = chunk.choices
-    if (
-        choices is None
-        or len(choices) != 1
-        or chunk.usage is not None
-        or chunk.timings is not None
-        or chunk.error is not None
-        or chunk.prompt_progress is not None
-        or chunk.x_groq is not None
-        or chunk.prompt_filter_results is not None
-        or chunk.prompt_annotations is not None
-    ):
-        return ""
-    choice = choices[0]
-    delta = choice.delta
-    if (
-        delta is None
-        or choice.finish_reason
-        or choice.index
-        or choice.logprobs is not None
-        or choice.content_filter_results is not _NOTHING
-        or choice.matched_stop is not None
-        or choice.usage is not None
-        or delta.tool_calls
-        or delta.reasoning_content
-        or delta.reasoning
-        or delta.reasoning_details
-        or delta.refusal
-        or delta.function_call is not None
-    ):
-        return ""
-    content = delta.content
-    return content if isinstance(content, str) else ""
+string: Callable[[bytes], str] = msgspec.json.Decoder(str).decode
+strings: Callable[[bytes], list[str]] = msgspec.json.Decoder(list[str]).decode
 
 
 class Unreadable(ValueError):

@@ -47,8 +47,7 @@ class Draft:
     Args:
         strict: raise `ProtocolError` for a breach of the protocol instead of listing it.
         max_calls: how many tool calls it may hold.
-        clock: monotonic seconds.
-        started: when the request began on that clock.
+        started: when the request began, in monotonic seconds.
         transport: gives what the connection knows of the call, for `Completion.metrics`.
         repairs: what was already repaired before the answer came.
     """
@@ -58,7 +57,6 @@ class Draft:
         *,
         strict: bool,
         max_calls: int,
-        clock: Callable[[], float],
         started: float,
         transport: Callable[[], Metrics],
         repairs: Iterable[str],
@@ -80,16 +78,17 @@ class Draft:
         self.blocked: bool = False
         self.complete: bool = False
         self._strict = strict
-        self._clock = clock
         self._transport = transport
         self._repairs = dict.fromkeys(repairs, "")
         self._started = started
         self.shown: int = 0
         self._first_shown: float | None = None
-        self._last_shown = self._started
-        self._texts: list[str] = []
-        self._reasonings: list[str] = []
-        self._refusals: list[str] = []
+        self.now = started
+        """When the last bytes came."""
+        self.last_shown = self._started
+        self.texts: list[str] = []
+        self.reasonings: list[str] = []
+        self.refusals: list[str] = []
         self._finished: tuple[ToolCall, ...] | None = None
 
     @property
@@ -101,9 +100,9 @@ class Draft:
         return Completion(
             id=self.id,
             model=self.model,
-            text="".join(self._texts),
-            reasoning="".join(self._reasonings),
-            refusal="".join(self._refusals),
+            text="".join(self.texts),
+            reasoning="".join(self.reasonings),
+            refusal="".join(self.refusals),
             tool_calls=calls if runs else (),
             unfinished_calls=() if runs else calls,
             finish_reason=self.finish_reason,
@@ -134,25 +133,16 @@ class Draft:
         self._repairs.setdefault(kind, where)
 
     def said(self, text: str) -> Text:
-        self._texts.append(text)
-        return Text(text)
-
-    def token(self, text: str) -> Text:
-        """`said` and `tick` in one, for the chunk that is only text."""
-        self._texts.append(text)
-        self.shown += 1
-        self._last_shown = self._clock()
-        if self._first_shown is None:
-            self._first_shown = self._last_shown
+        self.texts.append(text)
         return Text(text)
 
     def reasoned(self, text: str, carrier: str) -> Reasoning:
         self.carrier = self.carrier or carrier
-        self._reasonings.append(text)
+        self.reasonings.append(text)
         return Reasoning(text)
 
     def refused(self, text: str) -> Refusal:
-        self._refusals.append(text)
+        self.refusals.append(text)
         return Refusal(text)
 
     def name(self, id: str | None, model: str | None) -> None:
@@ -162,14 +152,14 @@ class Draft:
         self.named = bool(self.id and self.model)
 
     def tick(self) -> None:
-        self._last_shown = self._clock()
+        self.last_shown = self.now
         self.shown += 1
         if self._first_shown is None:
-            self._first_shown = self._last_shown
+            self._first_shown = self.last_shown
 
     def _speed(self) -> float | None:
         """Pieces per second from the first to the last: under two, or 50 ms, there is no honest rate."""
-        window = self._last_shown - (self._first_shown or self._last_shown)
+        window = self.last_shown - (self._first_shown or self.last_shown)
         return (self.shown - 1) / window if self.shown > 1 and window >= 0.05 else None
 
     def report(self, source: str, results: Any, offsets: Any) -> FilterReport:

@@ -72,8 +72,6 @@ class ThinkTags:
     def __init__(self) -> None:
         self.inside: bool = False
         self.held: str = ""
-        self.idle: bool = True
-        """Outside of any tag, with nothing held back."""
 
     def split(self, text: str, /) -> Iterator[Piece]:
         text = self.held + text
@@ -87,7 +85,6 @@ class ThinkTags:
                 yield self.inside, before
             if found:
                 self.inside = not self.inside
-        self.idle = not (self.inside or self.held)
 
     def rest(self) -> Iterator[Piece]:
         """What was held back; at the end of the answer it is text."""

@@ -57,17 +57,15 @@ def payloads(
     event = _Event(last, limit)
     tail: list[bytes] = []
     size = 0
-    after_cr = False
+    after_cr = pending = False
     for block in _without_bom(iter(blocks)):
-        if (
-            block[:6] == b"data: "
-            and 6 < block.find(b"\n") == len(block) - 2
-            and not (tail or event.open or block[-1:] != b"\n" or b"\r" in block or len(block) > limit)
-        ):
-            # Mostly a block is one HTTP chunk, and that one event.
-            after_cr = False
-            yield block[6:-2]
-            continue
+        if not pending:
+            # Mostly a block is one HTTP chunk, and that one event. (`find`, because `in` takes twice as long.)
+            line, _, rest = block.partition(b"\n")
+            if rest == b"\n" and line[:6] == b"data: " and 6 < len(line) <= limit and line.find(b"\r") < 0:
+                yield line[6:]
+                continue
+        pending = True
         if after_cr and block:
             block = block.removeprefix(b"\n")
             after_cr = False
@@ -89,7 +87,7 @@ def payloads(
             whole, blank, rest = block.rpartition(b"\n\n")
             if blank:
                 run = whole[6:].split(b"\n\ndata: ")
-                if whole.count(b"\n") == 2 * len(run) - 2 and b"" not in run:
+                if b"".join(run).find(b"\n") < 0 and b"" not in run:  # (`count` takes ten times as long)
                     yield run[0] if len(run) == 1 else run
                 else:
                     # Comments, names, or data in several lines lie between.
@@ -103,6 +101,7 @@ def payloads(
             raise _too_large(limit)
         if rest:
             tail.append(rest)
+        pending = bool(rest or event.open or after_cr)
     if tail:
         yield from event.feed(b"".join(tail))
     yield from event.end()

@@ -14,6 +14,8 @@ from ..events import Completion, Event, Metrics, Progress
 from . import chunks, failure, sse
 from .chunks import DONE, Chunk
 from .draft import Draft
+from .reasoning import ThinkTags
+from .template import Templates
 from .unpack import Unpacker, numbered
 
 _STRAY = "line that is no field"
@@ -56,13 +58,15 @@ class Turn:
         self._draft = Draft(
             strict=strict,
             max_calls=limits.tool_calls,
-            clock=clock,
             started=clock() if started is None else started,
             transport=transport,
             repairs=repairs,
         )
-        self._unpacker = Unpacker(self._draft, think_tags=think_tags)
+        self._clock = clock
         self._surrogates = chunks.Surrogates()
+        tags = ThinkTags() if think_tags else None
+        self._unpacker = Unpacker(self._draft, tags)
+        self._templates = Templates(self._draft, tags, self._surrogates)
         self._strays: list[bytes] = []
         self._stray = 0
 
@@ -85,9 +89,7 @@ class Turn:
 
         Each carries the answer so far.
         """
-        draft, take, token = self._draft, self._unpacker.take, self._draft.token
-        decode, only_text, is_plain = chunks.decode, chunks.only_text, self._unpacker.is_plain
-        tap, halves = self._tap, self._surrogates.high
+        draft, tap, templates = self._draft, self._tap, self._templates
         done = False
         try:
             for got in sse.payloads(blocks, last=DONE, limit=self._limits.event):
@@ -99,24 +101,23 @@ class Turn:
                 else:
                     yield from self._aside(got)
                     run = self._last(got)
-                for payload in run:
-                    draft.events += 1
-                    if tap is not None:
-                        tap(payload)
-                    if payload == DONE:
-                        done = True
-                        break
-                    draft.chunks += 1
-                    try:
-                        chunk = decode(payload) if not halves else self._tolerant(payload)
-                    except _REFUSED:
-                        chunk = self._tolerant(payload)
-                    if (text := only_text(chunk)) and is_plain(text) and draft.named:
-                        yield token(text)
-                        continue
-                    yield from take(chunk)
-                    if chunk.error is not None or chunk.choices is None:
-                        self._raise_reported(payload)
+                draft.now = self._clock()
+                at = 0
+                while at < len(run) and not done:
+                    template = templates.now
+                    if tap is None and (texts := template.strings(run, at)):
+                        at += len(texts)
+                        draft.last_shown = draft.now
+                        parts, event = template.parts, template.event
+                        for text in texts:
+                            draft.events += 1
+                            draft.shown += 1
+                            parts.append(text)
+                            yield event(text)
+                    else:
+                        done = run[at] == DONE
+                        yield from self._payload(run[at])
+                        at += 1
                 if done:
                     break
             ended(True)
@@ -145,6 +146,7 @@ class Turn:
         try:
             document = read()
             ended(True)
+            self._draft.now = self._clock()
             self._draft.events += 1
             if self._tap is not None:
                 self._tap(document)
@@ -225,6 +227,25 @@ class Turn:
         return errors.of_event(detail, f"event {self._draft.events}")
 
     # One chunk
+
+    def _payload(self, payload: bytes) -> Iterator[Event]:
+        """The events of a payload that is read whole."""
+        draft = self._draft
+        draft.events += 1
+        if self._tap is not None:
+            self._tap(payload)
+        if payload == DONE:
+            return
+        draft.chunks += 1
+        try:
+            chunk = chunks.decode(payload) if not self._surrogates.high else self._tolerant(payload)
+        except _REFUSED:
+            chunk = self._tolerant(payload)
+        events = self._unpacker.take(chunk)
+        self._templates.learn(payload, chunk, events)
+        yield from events
+        if chunk.error is not None or chunk.choices is None:
+            self._raise_reported(payload)
 
     def _tolerant(self, payload: bytes) -> Chunk:
         """A chunk that the typed decoder refused, or one that may go on with half a character."""

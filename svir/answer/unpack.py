@@ -16,19 +16,14 @@ class Unpacker:
 
     Args:
         draft: the answer so far.
-        think_tags: whether `<think>` in the text marks reasoning.
+        tags: the think tags in the text, `None` when those are text.
     """
 
-    def __init__(self, draft: Draft, *, think_tags: bool) -> None:
+    def __init__(self, draft: Draft, tags: reasoning.ThinkTags | None) -> None:
         self._draft = draft
-        self._tags = reasoning.ThinkTags() if think_tags else None
+        self._tags = tags
         self._last_written: tuple[bytes, Any] = (b"", None)
         self._last_verdict: tuple[Any, Any] = (None, None)
-
-    def is_plain(self, text: str, /) -> bool:
-        """Whether a text has nothing to do with think tags."""
-        tags = self._tags
-        return tags is None or ("<" not in text and tags.idle)
 
     def take(self, chunk: Chunk, /) -> list[Event]:
         """The events of a chunk, in order."""
@@ -41,7 +36,6 @@ class Unpacker:
         return events
 
     def _take(self, chunk: Chunk, events: list[Event]) -> None:
-        """This runs for every token: a rare field costs one look."""
         draft = self._draft
         if not draft.named:
             draft.name(chunk.id, chunk.model)
@@ -111,9 +105,9 @@ class Unpacker:
             self._draft.details.extend(delta.reasoning_details)
 
     def _text(self, text: str, events: list[Event]) -> None:
-        if self.is_plain(text):
+        if self._tags is None:
             events.append(self._draft.said(text))
-        elif self._tags is not None:
+        else:
             for is_reasoning, piece in self._tags.split(text):
                 events.append(self._draft.reasoned(piece, "tags") if is_reasoning else self._draft.said(piece))
 

@@ -1,0 +1,171 @@
+"""What a chunk has in common with the one before it: mostly all but one string, and then only that string is decoded.
+
+A server writes the same id, model and empty fields around every token. Once a chunk was read whole and brought one
+piece of an answer, a payload that begins and ends like it, byte for byte, and has any JSON string in the place of that
+piece, is the same chunk with another piece. Everything else is read whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec import MsgspecError
+from msgspec.json import encode
+
+from ..events import Event, Reasoning, Refusal, Text, ToolCallDelta
+from . import chunks
+from .chunks import Chunk, Delta, Function, Surrogates, string
+from .draft import Draft
+from .reasoning import ThinkTags
+
+_LONGEST = 64 * 2**10
+_FREE, _EVERY = 8, 16
+"""Templates that may prove useless, and events that must come for each one more: some servers change another field
+with every token, and finding that out costs as much as reading two chunks."""
+
+
+class Template:
+    __slots__ = ("_head", "_joint", "_mark", "_start", "_stop", "_tail", "event", "parts")
+
+    """The bytes around the one string of a chunk, and what becomes of such a string.
+
+    Args:
+        head, tail: what stands before and behind the string, quotes not included.
+        parts: takes the string.
+        event: makes the event of it.
+        mark: what no string may hold that is to be treated so.
+    """
+
+    def __init__(self, head: bytes, tail: bytes, parts: list[str], event: Callable[[str], Event], mark: str) -> None:
+        self.parts = parts
+        self.event = event
+        self._head, self._start = head, len(head)
+        self._tail, self._stop = tail, -len(tail)
+        self._joint = tail + b"\n" + head
+        self._mark = mark
+
+    def fits(self, payload: bytes, /) -> bool:
+        """Whether a payload is like the one of this template up to its string, and from there on."""
+        return payload.startswith(self._head) and payload.endswith(self._tail)
+
+    def strings(self, run: Sequence[bytes], at: int, /) -> list[str]:
+        """The strings of the payloads from a place on, up to one that is not like the others; none is empty."""
+        strings: list[str] = []
+        if at <= 1 and len(run) > at + 1 and self.fits(run[at]) and (strings := self._of_all(run[at:])):
+            return strings
+        for payload in run[at:] if at else run:
+            if not (payload.startswith(self._head) and payload.endswith(self._tail)):
+                break
+            try:
+                text = string(payload[self._start : self._stop])
+            except MsgspecError:
+                break
+            if not text or self._mark in text:
+                break
+            strings.append(text)
+        return strings
+
+    def _of_all(self, run: Sequence[bytes]) -> list[str]:
+        """The strings of payloads that are all alike, decoded in one go.
+
+        Put together again they must give what came. No JSON string has a line feed in it, so that as many strings as
+        payloads prove that there is just one in each.
+        """
+        pieces = [payload[self._start : self._stop] for payload in run]
+        if self._head + self._joint.join(pieces) + self._tail != b"\n".join(run):
+            return []
+        try:
+            strings = chunks.strings(b"[%b]" % b",\n".join(pieces))
+        except MsgspecError:
+            return []
+        alike = len(strings) == len(run) and "" not in strings and self._mark not in "".join(strings)
+        return strings if alike else []
+
+
+class Templates:
+    """The template for the next payload.
+
+    Args:
+        draft: the answer so far.
+        tags: the think tags in its text, if they are looked for.
+        surrogates: what of a character waits for its other half.
+    """
+
+    def __init__(self, draft: Draft, tags: ThinkTags | None, surrogates: Surrogates) -> None:
+        self._draft = draft
+        self._tags = tags
+        self._surrogates = surrogates
+        self._none = Template(b"\x00", b"\x00", [], Text, "")  # fits no payload: no JSON begins so
+        self._inside = False
+        self._made = 0
+        self.now = self._none
+
+    def learn(self, payload: bytes, chunk: Chunk, events: Sequence[Event], /) -> None:
+        """Makes a template of a chunk whose events these are, where that can be done."""
+        tags = self._tags
+        idle = not self._surrogates.high and (tags is None or not tags.held)
+        inside = tags is not None and tags.inside
+        if idle and inside is self._inside and self.now.fits(payload):
+            return
+        self.now, self._inside = self._none, inside
+        if idle and len(events) == 1 and self._made < _FREE + self._draft.events // _EVERY:
+            self._made += 1
+            self.now = self._made_of(payload, chunk, events[0])
+
+    def _made_of(self, payload: bytes, chunk: Chunk, event: Event) -> Template:
+        place = _place(chunk)
+        around = _around(payload, *place) if place is not None and len(payload) < _LONGEST else None
+        into = self._into(event)
+        if place is None or around is None or into is None:
+            return self._none
+        if self._tags is None or place[1] != "content":
+            return Template(*around, *into, "\ud800")  # which is in no string
+        # What a tag begins or ends is not what its own chunk brought.
+        goes_on = isinstance(event, Reasoning if self._inside else Text)
+        return Template(*around, *into, "<") if goes_on else self._none
+
+    def _into(self, event: Event) -> tuple[list[str], Callable[[str], Event]] | None:
+        """What takes the pieces of such events, and what makes the next one."""
+        match event:
+            case Text():
+                return self._draft.texts, Text
+            case Reasoning():
+                return self._draft.reasonings, Reasoning
+            case Refusal():
+                return self._draft.refusals, Refusal
+            case ToolCallDelta(index, id, ""):
+                return self._draft.calls.pieces(index), partial(ToolCallDelta, index, id, "")
+        return None
+
+
+def _place(chunk: Chunk) -> tuple[Delta | Function, str] | None:
+    """What holds the one string of a chunk that brings something, and its name; none when a list grows with it."""
+    choice = chunk.choices[0] if chunk.choices and len(chunk.choices) == 1 else None
+    if choice is None or choice.delta is None or choice.logprobs or chunk.error is not None:
+        return None
+    delta = choice.delta
+    names = ("content", "reasoning_content", "reasoning", "reasoning_details", "refusal")
+    places: list[tuple[Delta | Function, str]] = [(delta, name) for name in names]
+    places += [(piece.function, "arguments") for piece in delta.tool_calls or () if piece.function is not None]
+    found = [place for place in places if getattr(*place)]
+    return found[0] if len(found) == 1 and isinstance(getattr(*found[0]), str) else None
+
+
+def _around(payload: bytes, holder: Delta | Function, name: str) -> tuple[bytes, bytes] | None:
+    """What stands before and behind a string in a payload.
+
+    The proof is another string in its place: when the decoder finds just that one under the name, what stood there is
+    a JSON string that means this and nothing else, and any other would mean the same.
+    """
+    found = re.search(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % name.encode(), payload, re.DOTALL)
+    if found is None:
+        return None
+    head, tail = payload[: found.start(1)], payload[found.end(1) :]
+    other = getattr(holder, name) + "x"
+    try:
+        place = _place(chunks.decode(head + encode(other) + tail))
+    except (MsgspecError, RecursionError):
+        return None
+    return (head, tail) if place is not None and place[1] == name and getattr(*place) == other else None
