@@ -4,7 +4,9 @@ A cell is a script of the server and what becomes of the call: an error, or the 
 """
 
 import socket
+import threading
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -40,6 +42,7 @@ from svir.testing.faults import (
     redirect,
     wrong_length,
 )
+from svir.wire import sockets
 
 LIMIT = 0.2
 LATE = 30.0
@@ -280,6 +283,34 @@ def test_garbage_behind_an_answer_is_never_read_as_the_next_one() -> None:
             kept = pool.queue[-1]  # the next to be used
             assert kept is None or kept.sock is None or wait_for_read(kept.sock, LATE)
             assert client.complete("hi").text == "Hello, world"
+
+
+@over_both
+@pytest.mark.parametrize("forged", [GARBAGE, Answer(chunk("forged", "stop") + DONE).wire, b"HTTP/1.1 1", b""])
+def test_what_comes_before_a_request_is_no_answer_to_it(
+    forged: bytes, tls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even when it comes after the pool has looked whether the connection is quiet."""
+    looked = threading.Event()
+    request = sockets._Limited.request
+
+    def script() -> Iterator[Any]:
+        yield from (Take(), WIRE)
+        assert looked.wait(LATE)
+        yield from (forged, Stall() if forged else HalfClose())
+
+    def request_late(connection: Any, *args: Any, **options: Any) -> None:
+        if not looked.is_set():
+            looked.set()
+            assert wait_for_read(connection.sock, LATE)
+        request(connection, *args, **options)
+
+    limits = svir.Timeout(first=10 * LIMIT)
+    with failing(script(), [Take(), Answer(HELLO)], tls=tls, timeout=limits) as (client, _):
+        assert client.complete("hi").text == "Hello"
+        monkeypatch.setattr(sockets._Limited, "request", request_late)
+        completion = client.complete("hi")
+    assert (completion.text, completion.metrics.tries, completion.metrics.reused) == ("Hello, world", 1, False)
 
 
 @pytest.mark.parametrize(

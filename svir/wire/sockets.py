@@ -65,6 +65,8 @@ class _Limited:
     _stands = False
     _sent = False
     _early = b""
+    _untouched = False
+    """Whether the connection was kept, and nothing of the request has been sent on it yet."""
 
     # Connecting
 
@@ -103,6 +105,7 @@ class _Limited:
         if call.reused:
             call.hold(self._innermost())
             self._innermost().setsockopt(*_LINGER, _HARD)
+        self._untouched = call.reused
         super().request(*args, **options)  # type: ignore[misc]
         self._sent = True
         self._innermost().setsockopt(*_LINGER, _SOFT)
@@ -125,11 +128,16 @@ class _Limited:
         self.sock.setblocking(False)
         left = memoryview(data)
         while left:
-            if self._heard():
+            heard = self._heard()
+            if self._untouched and (heard or self._early):
+                # No answer, since nothing was asked yet (RFC 9112, 9.2). It came after the pool had looked for it.
+                raise self.call.failed(ConnectError("expected a quiet connection, got more after the last answer"))
+            if heard:
                 # urllib3 takes this for the end of sending, and reads what was said.
                 raise BrokenPipeError("the server answered before it had the whole request")
             try:
                 left = left[self.sock.send(left) :]
+                self._untouched = False
                 self._moved()
             except _LATER as later:
                 self._wait(writing=not isinstance(later, ssl.SSLWantReadError))
