@@ -12,7 +12,7 @@ from typing import Any, Final, Unpack
 from . import asking
 from .answer import models
 from .answer.turn import Turn
-from .errors import Limits, RequestError
+from .errors import Limits, RequestError, SvirError
 from .events import Completion, Model
 from .exchange import JSON, STREAM, Exchange
 from .hooks import ErrorInfo, Hooks, RequestInfo, ResponseInfo, Watch
@@ -202,8 +202,9 @@ class Client:
         """
         call = Call(self.timeout, cancel)
         watch = Watch(self._hooks, call.lasted)
+        exchange = self._exchange(call, "/models", watch=watch, wanted=JSON)
         try:
-            answer = self._exchange(call, "/models", watch=watch, wanted=JSON).send()
+            answer = exchange.send()
             try:
                 listed = models.listed(answer.document(self.limits.document))
             finally:
@@ -211,6 +212,8 @@ class Client:
             watch.answered(answer.status, answer.request_id)
             return listed
         except BaseException as error:
+            if isinstance(error, SvirError):
+                exchange.conceal(error)
             watch.fails(error)
             raise
         finally:

@@ -95,6 +95,7 @@ class Exchange:
             try:
                 answer = self._try()
             except SvirError as error:
+                self.conceal(error)
                 if self._leaner(error):
                     self._told(error)
                 else:
@@ -118,7 +119,7 @@ class Exchange:
             headers |= {"Content-Type": JSON, "Content-Length": str(length)}
         self._watch.sends(method, self._wire.address.url(self._path), self._fields or {}, length)
         answer = self._wire.send(self._call, method, self._path, headers, blocks, self._limits)
-        logger.debug("%s %s%s: %s %s", method, self._wire.address.base, self._path, answer.status, answer.reason)
+        logger.debug("%s %s%s: %s", method, self._wire.address.base, self._path, answer.status)
         self._check(answer)
         return answer
 
@@ -149,7 +150,6 @@ class Exchange:
                 f"expected {self._wanted}, got {got}", status=answer.status, detail=detail, body=body
             )
         error.request_id = answer.request_id
-        self.conceal(error)
         raise error
 
     def _leaner(self, error: SvirError) -> bool:

@@ -115,6 +115,61 @@ def test_an_error_inside_an_answer_is_told_without_its_secrets(
         told.append(shown(caught.value))
 
 
+@pytest.mark.parametrize("said", [b'{"error": "%b"}', b'{"data": "%b"}', b"%b"], ids=["error", "text", "no JSON"])
+def test_a_list_of_models_that_is_none_is_told_without_its_secrets(
+    said: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def answer(request: Request) -> Answer:
+        return Answer(said % request.headers["Authorization"].encode(), headers={"Content-Type": "application/json"})
+
+    with ReplayServer(answer) as server, client_of(server.url, **SECRETS) as client, nothing_told(capfd) as told:
+        with pytest.raises(svir.ProtocolError, match=r"expected a list of models, got .*\*\*\*") as caught:
+            client.models()
+        told.append(shown(caught.value))
+
+
+def test_a_payload_that_is_no_json_is_told_without_its_secrets(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its causes too: a traceback shows them."""
+
+    def answer(request: Request) -> Answer:
+        return Answer(b'data: {"id": Bearer ' + request.headers["Authorization"].encode() + b"\n\n")
+
+    with ReplayServer(answer) as server, client_of(server.url, **SECRETS) as client, nothing_told(capfd) as told:
+        with pytest.raises(svir.ProtocolError, match=r"\*\*\*") as caught:
+            client.complete("hi")
+        told.append(shown(caught.value))
+
+
+def test_a_media_type_is_told_without_its_secrets_though_it_is_told_in_small_letters() -> None:
+    def answer(request: Request) -> Answer:
+        return Answer(b"", headers={"Content-Type": f"text/{request.headers['api-key']}"})
+
+    with ReplayServer(answer) as server, client_of(server.url, **SECRETS) as client:
+        with pytest.raises(svir.NotAStreamError, match=r"got text/\*\*\*") as caught:
+            client.complete("hi")
+    assert MARKER.lower() not in shown(caught.value).lower()
+
+
+@pytest.mark.parametrize("form", ["status", "page", "stream"])
+def test_a_secret_that_was_clipped_is_still_one(form: str) -> None:
+    """An error clips what a server said, wherever that cuts a key."""
+    limit = 200 if form == "page" else 500
+
+    def answer(request: Request) -> Answer:
+        said = ("x" * (limit - 20) + request.headers["Authorization"]).encode()
+        if form == "page":
+            return Answer(said, headers={"Content-Type": "text/html"})
+        error = b'{"error": {"message": "%b"}}' % said
+        if form == "stream":
+            return Answer(b"data: %b\n\n" % error)
+        return Answer(error, status=400, headers={"Content-Type": "application/json"})
+
+    with ReplayServer(answer) as server, client_of(server.url, api_key=MARKER) as client:
+        with pytest.raises(svir.SvirError, match=r"xBearer \*\*\*…?$") as caught:
+            client.complete("hi")
+    assert MARKER[:8] not in shown(caught.value)
+
+
 FAILURES: dict[str, Any] = {
     "no answer": [Take()],
     "a reset": [Take(), Reset()],
@@ -124,6 +179,7 @@ FAILURES: dict[str, Any] = {
     "a redirect": [Take(), redirect("http://127.0.0.1:1/?token=" + MARKER)],
     "a redirect with a user": [Take(), redirect(f"http://user:{MARKER}@127.0.0.1:1/")],
     "a page": [Take(), Answer(b"<html>", headers={"Content-Type": "text/html"})],
+    "a reason": [Take(), f"HTTP/1.1 400 Bearer {MARKER}\r\nContent-Length: 0\r\n\r\n".encode()],
     "an error in the stream": [Take(), Answer(b'data: {"error":{"message":"no"}}\n\n')],
     "half a request taken": [Take(0.0), Reset()],
 }

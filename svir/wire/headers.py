@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import RequestError, SvirError
+from ..errors import RequestError
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -16,6 +16,7 @@ _OURS = frozenset({"content-length", "transfer-encoding", "expect", "te", "trail
 _SECRET = re.compile(r"authorization|key|token|secret|password|cookie", re.IGNORECASE)
 _SHORTEST = 8
 """Characters of a secret: what is shorter ("none", "test") is none, and a part of other words."""
+_STARS = "***"
 
 
 class Headers(dict[str, str]):
@@ -62,14 +63,31 @@ def secrets(headers: Mapping[str, str], /) -> Iterable[str]:
             yield from value.split()
 
 
-def conceal(secrets: Iterable[str], error: SvirError, /) -> None:
-    """Takes the secrets that were sent out of an error: some servers and gateways repeat the headers of a request."""
+def conceal(secrets: Iterable[str], error: BaseException, /) -> None:
+    """Takes the secrets that were sent out of an error and out of its causes, which a traceback shows too: some servers
+    and gateways repeat the headers of a request."""
     long = [secret for secret in secrets if len(secret) >= _SHORTEST]
+    cause: BaseException | None = error
+    while cause is not None:
+        cause.args = tuple(_concealed(value, long) for value in cause.args)
+        vars(cause).update({name: _concealed(value, long) for name, value in vars(cause).items()})
+        cause = cause.__cause__
 
-    def concealed(value: Any) -> Any:
-        for secret in long if isinstance(value, str) else ():
-            value = value.replace(secret, "***")
-        return value
 
-    error.args = tuple(map(concealed, error.args))
-    vars(error).update({name: concealed(value) for name, value in vars(error).items()})
+def _concealed(value: Any, secrets: Iterable[str]) -> Any:
+    for secret in secrets if isinstance(value, str) else ():
+        # The media type of an answer is told in small letters.
+        value = _without_beginning(re.sub(re.escape(secret), _STARS, value, flags=re.IGNORECASE), secret)
+    return value
+
+
+def _without_beginning(text: str, secret: str) -> str:
+    """The text without the beginning of the secret where the text was clipped."""
+    ends = [found.start() for found in re.finditer("…|\\Z", text)]
+    for end in reversed(ends):
+        start = text.find(secret[:_SHORTEST], max(0, end - len(secret)), end)
+        while start >= 0 and not secret.startswith(text[start:end]):
+            start = text.find(secret[:_SHORTEST], start + 1, end)
+        if start >= 0:
+            text = text[:start] + _STARS + text[end:]
+    return text
