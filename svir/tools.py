@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
+from types import FunctionType, MethodType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, overload
 
 import msgspec
@@ -21,6 +22,12 @@ _MARK = "__svir_tool__"
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):[ \t]*$", re.MULTILINE)
 _ENTRY = re.compile(r"^(\w+(?:, *\w+)*)(?: *\([^\n]*?\))?:(.*(?:\n(?:[ \t].*|[ \t]*$))*)", re.MULTILINE)
 
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "a coroutine function": inspect.iscoroutinefunction,
+    "an asynchronous generator": inspect.isasyncgenfunction,
+    "a generator": inspect.isgeneratorfunction,
+}
+
 
 @overload
 def tool(function: F, /) -> F: ...
@@ -33,7 +40,8 @@ def tool(function: Any = None, /, **settings: Any) -> Any:
 
     Its schema comes from its annotations, its description from its docstring, and those of its parameters from
     `msgspec.Meta(description=...)` or the docstring's `Args:`. A parameter with a default is optional. `Client.run`
-    takes functions without the mark, too: it is for settings, and for hearing of a mistake at once.
+    takes functions without the mark, too: it is for settings, and for hearing of a mistake at once. A method is marked
+    in its class, below `@classmethod` and `@staticmethod`; the tool is the method of an object: `tools=[shop.price]`.
 
     Args:
         name: 1 to 64 letters, digits, _ and -; by default that of the function.
@@ -43,15 +51,31 @@ def tool(function: Any = None, /, **settings: Any) -> Any:
 
     Raises:
         RequestError: a parameter has no type, or one without a schema; it cannot be given by keyword; the function is a
-            coroutine, or has no usable name.
+            coroutine or a generator, has no usable name, or cannot keep the mark.
     """
 
     def marked(function: F) -> F:
-        Tool(function, **settings)
-        setattr(function, _MARK, settings)
+        if isinstance(function, staticmethod | classmethod):
+            raise RequestError("expected svir.tool below @staticmethod and @classmethod, got it above")
+        Tool(_bound(function), **settings)
+        try:
+            setattr(function, _MARK, settings)
+        except AttributeError as error:
+            got = function.__class__.__name__
+            raise RequestError(f"expected a function that keeps a mark, got a {got} (mark it in its class)") from error
         return function
 
     return marked if function is None else marked(function)
+
+
+def _bound(function: Any) -> Any:
+    """A function as it will be called: one that is marked in the body of a class gets its `self` later."""
+    outer = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if not isinstance(function, FunctionType) or not outer or outer.endswith("<locals>"):
+        return function
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    is_method = first is not None and first.annotation is first.empty
+    return MethodType(function, object()) if is_method else function
 
 
 class Tool:
@@ -82,10 +106,7 @@ class Tool:
             raise RequestError(f"expected functions as tools, got {got}: a call of it could not be carried out")
         self.function: Callable[..., Any] = function
         self.name: str = str(getattr(function, "__name__", "")) if name is None else name
-        # A partial has the docstring of its class.
-        said, documented = _documented(
-            inspect.getdoc(function.func if isinstance(function, partial) else function) or ""
-        )
+        said, documented = _documented(_docstring(function))
         self.description: str = said if description is None else description
         self.strict = strict
         self._arguments = _arguments(function, self.name, documented)
@@ -124,6 +145,14 @@ def as_tool(function: Callable[..., Any], /) -> Tool:
     return Tool(function, **getattr(function, _MARK, {}))
 
 
+def _docstring(function: Any) -> str:
+    """The function's own: a partial has that of its class, a class that of its base."""
+    if isinstance(function, partial):
+        function = function.func
+    doc = function.__dict__.get("__doc__") if isinstance(function, type) else inspect.getdoc(function)
+    return inspect.cleandoc(doc or "")
+
+
 def _documented(doc: str) -> tuple[str, dict[str, str]]:
     """What a docstring says of the function, and of each parameter."""
     said, *sections = _SECTION.split(doc)
@@ -137,15 +166,19 @@ def _documented(doc: str) -> tuple[str, dict[str, str]]:
 
 def _arguments(function: Callable[..., Any], name: str, documented: Mapping[str, str]) -> type[Struct]:
     """A struct with a field for each parameter."""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise RequestError(f"expected a plain function as tool {name!r}, got a coroutine function")
+    for kind, is_kind in _KINDS.items():
+        if is_kind(function) or is_kind(type(function).__call__):
+            raise RequestError(f"expected a plain function as tool {name!r}, got {kind}")
     try:
         parameters = inspect.signature(function, eval_str=True).parameters.values()
     except (TypeError, ValueError, NameError) as error:
         raise RequestError(f"expected a signature with types for tool {name!r}, got none: {error}") from error
     fields = [_field(parameter, name, documented.get(parameter.name)) for parameter in parameters]
     module = getattr(function, "__module__", None)
-    return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True, module=module)
+    try:
+        return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True, module=module)
+    except RuntimeError as error:  # two underscores at the beginning are Python's
+        raise RequestError(f"expected other names of parameters for tool {name!r}, got {error}") from error
 
 
 def _field(parameter: inspect.Parameter, tool: str, said: str | None) -> tuple[str, Any] | tuple[str, Any, Any]:

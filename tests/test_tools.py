@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -187,6 +188,59 @@ def test_a_method_and_a_partial_are_tools_without_what_they_hold() -> None:
     assert as_tool(adder).description == "Adds."
 
 
+def test_a_method_is_marked_in_its_class() -> None:
+    class Shop:
+        @svir.tool(name="price-of")
+        def price(self, item: str) -> int:
+            return len(item)
+
+        @classmethod
+        @svir.tool(name="open-shop")
+        def open(cls, name: str) -> str:
+            return name
+
+        @staticmethod
+        @svir.tool(description="Rounds.")
+        def rounded(price: float) -> int:
+            return round(price)
+
+    assert (as_tool(Shop().price).name, parameters(Shop().price).keys()) == ("price-of", {"item"})
+    assert (as_tool(Shop.open).name, parameters(Shop.open).keys()) == ("open-shop", {"name"})
+    assert (as_tool(Shop.rounded).description, parameters(Shop.rounded).keys()) == ("Rounds.", {"price"})
+
+
+def test_what_cannot_keep_a_mark_is_refused() -> None:
+    class Shop:
+        def price(self, item: str) -> int:
+            return len(item)
+
+        @staticmethod
+        def rounded(price: float) -> int:
+            return round(price)
+
+    with pytest.raises(svir.RequestError, match=r"got a method \(mark it in its class\)"):
+        svir.tool(name="price-of")(Shop().price)
+    with pytest.raises(svir.RequestError, match="below @staticmethod and @classmethod, got it above"):
+        svir.tool(name="rounded")(Shop.__dict__["rounded"])
+
+
+def test_a_class_is_a_tool_with_the_docstring_of_its_own() -> None:
+    class Point(msgspec.Struct):
+        x: int
+
+    assert "description" not in as_tool(Point).as_dict()["function"]
+    Point.__doc__ = "A place."
+    assert as_tool(Point).description == "A place."
+
+
+def test_a_default_that_json_does_not_know_is_not_told() -> None:
+    def wait(seconds: float = math.inf) -> str:
+        return str(seconds)
+
+    assert parameters(wait) == {"seconds": {"type": "number"}}
+    assert as_tool(wait).arguments(svir.ToolCall("1", "wait", "{}")) == {"seconds": math.inf}
+
+
 def untyped(a, b: int) -> None: ...
 
 
@@ -208,6 +262,19 @@ def forward(a: "Nowhere") -> None: ...  # noqa: F821
 async def later(a: int) -> None: ...
 
 
+def numbers(a: int) -> Iterator[int]:
+    yield a
+
+
+def mangled(__a: int) -> None: ...
+
+
+class Later:
+    __name__ = "later"
+
+    async def __call__(self, a: int) -> None: ...
+
+
 # (function, what is said)
 NO_TOOLS: list[tuple[Any, str]] = [
     (untyped, "expected a type for each parameter of tool 'untyped', got none for a"),
@@ -217,7 +284,11 @@ NO_TOOLS: list[tuple[Any, str]] = [
     (strange, r"at strange\.a\[\], got complex"),
     (forward, "expected a signature with types for tool 'forward', got none: name 'Nowhere' is not defined"),
     (later, "expected a plain function as tool 'later', got a coroutine function"),
-    (lambda: 1, "expected a name of 1 to 64 letters, digits, _ and - for a schema, got '<lambda>'"),
+    (numbers, "expected a plain function as tool 'numbers', got a generator"),
+    (Later(), "expected a plain function as tool 'later', got a coroutine function"),
+    (mangled, "expected other names of parameters for tool 'mangled', got .*__a"),
+    (lambda: 1, r"expected a name of 1 to 64 letters, digits, _ and - \(name=... sets it\), got '<lambda>'"),
+    (functools.partial(add, b=1), r"\(name=... sets it\), got ''"),
     ({"type": "function"}, "expected functions as tools, got dict: a call of it could not be carried out"),
 ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -54,7 +55,7 @@ def json_schema(type: Any, /, *, name: str | None = None, strict: bool = True) -
     """
     name = _default_name(type) if name is None else name
     if not is_name(name):
-        raise RequestError(f"expected a name of 1 to 64 letters, digits, _ and - for a schema, got {name!r}")
+        raise RequestError(f"expected a name of 1 to 64 letters, digits, _ and - (name=... sets it), got {name!r}")
     given = _given(type)
     schema = _Strict(given.get("$defs", {})).root(given, name_of(type)) if strict else _plain(given)
     return {"type": "json_schema", "json_schema": {"name": name, "strict": strict, "schema": schema}}
@@ -71,11 +72,25 @@ def _default_name(type: Any) -> str:
 
 def _given(type: Any) -> Schema:
     try:
-        return msgspec.json.schema(type)
+        schema: Schema = _without_endless(msgspec.json.schema(type))
+        return schema
     except (TypeError, NameError, RecursionError) as error:
         path, part = _culprit(type, name_of(type), []) or (name_of(type), type)
         reason = "" if "schema_hook" in str(error) else f" ({clip(str(error))})"
         raise RequestError(f"expected a type with a JSON Schema at {path}, got {name_of(part)}{reason}") from error
+
+
+def _without_endless(schema: Any) -> Any:
+    """A schema without the defaults that JSON does not know: infinities and NaN."""
+    if isinstance(schema, list):
+        return list(map(_without_endless, schema))
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _without_endless(value)
+        for key, value in schema.items()
+        if key != "default" or not isinstance(value, float) or isfinite(value)
+    }
 
 
 def _culprit(type: Any, path: str, seen: list[Any]) -> tuple[str, Any] | None:
