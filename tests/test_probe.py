@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -366,8 +367,10 @@ def test_a_list_that_breaks_the_connection_is_a_finding() -> None:
 
 
 def test_a_request_that_is_wrong_as_it_stands_is_the_callers() -> None:
-    with pytest.raises(svir.RequestError, match="max_tokens"):
-        found({}, max_tokens=0)
+    with ReplayServer(scripted({})) as server, svir.Client(server.url) as client:
+        with pytest.raises(svir.RequestError, match="expected max_tokens from 1, got 0"):
+            next(probe.run(client, max_tokens=0))
+    assert server.connections == 0
 
 
 def test_nothing_more_is_asked_once_the_key_is_refused() -> None:
@@ -384,6 +387,35 @@ def test_a_server_that_fails_every_request_is_asked_once_for_each() -> None:
     assert len(server.requests) == 17
     assert findings.keys() == FOUND.keys() | TIMED
     assert {findings[name] for name in ("streaming", "tools auto", "json_schema", "images")} == {"refused"}
+
+
+def test_a_server_that_keeps_silent_is_not_waited_for_again_and_again() -> None:
+    """Two requests in a row: the first may have loaded the model."""
+    never = threading.Event()
+    timeout = svir.Timeout(first=0.1)
+    with ReplayServer([(b"", never)]) as server, svir.Client(server.url) as client:
+        findings = list(probe.run(client, "m", timeout=timeout))
+    assert len(server.requests) == 3
+    assert findings[-1] == probe.Finding("the rest", "not tried", "the server keeps silent")
+
+
+def test_a_server_that_keeps_silent_once_is_asked_on() -> None:
+    answers, silence = scripted({}), iter([[(b"", threading.Event())]])
+
+    def answer(request: Request) -> Any:
+        return answers(request) if request.method == "GET" else next(silence, None) or answers(request)
+
+    with ReplayServer(answer) as server, svir.Client(server.url) as client:
+        findings = {finding.name: finding.value for finding in probe.run(client, timeout=svir.Timeout(first=0.2))}
+    assert findings.keys() == FOUND.keys() | TIMED
+    assert (findings["streaming"], findings["images"]) == ("timed out", "taken")
+
+
+def test_a_server_of_another_kind_is_asked_once_for_each_and_keeps_nothing_alive() -> None:
+    with ReplayServer(Answer.raw(b"SSH-2.0-OpenSSH_9.9\r\n")) as server, svir.Client(server.url) as client:
+        findings = {finding.name: finding.value for finding in probe.run(client)}
+    assert len(server.requests) == 17
+    assert (findings["streaming"], findings["keep-alives"]) == ("failed", "unknown")
 
 
 def test_the_named_model_and_its_limit_stand_in_every_request() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 
-from .. import Client, Timeout
+from .. import Client, RequestError, Timeout
 from .asking import Asker
 from .steps import STEPS
 from .values import Finding, Prompts
@@ -43,7 +43,7 @@ def run(
 
     Yields:
         The findings, in the order of their steps. A request that fails is a finding too. Once the server refuses the
-        key, nothing more is asked.
+        key, or lets two requests in a row wait without a word until a time limit, nothing more is asked.
 
     Raises:
         ConnectError, TimedOut: there is no connection at all; nothing was yielded.
@@ -52,9 +52,11 @@ def run(
     Not covered: `n`, log probabilities, sampling, audio and video, and what a model knows. Every habit is judged by one
     answer: "kept" may be luck, "ignored" is not.
     """
+    if max_tokens < 1:
+        raise RequestError(f"expected max_tokens from 1, got {max_tokens}")
     asker = Asker(client, model or client.model, timeout=timeout, max_tokens=max_tokens, clock=clock)
     for step in STEPS:
         yield from step(asker, prompts)
-        if asker.denied:
-            yield Finding("the rest", "not tried", "the server refused the key")
+        if asker.given_up:
+            yield Finding("the rest", "not tried", asker.given_up)
             return

@@ -37,6 +37,8 @@ _SHOWN = 160
 _SHOWS = (Text, Reasoning, Refusal, ToolCallDelta)
 _CARRIER = re.compile(rb'(?<!\\)"(reasoning_content|reasoning)":\s*"(?!")')
 _CAP = "max_completion_tokens"
+_PATIENCE = 2
+"""Requests in a row without a byte until a time limit: the first may have loaded the model."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -134,16 +136,18 @@ class Asker:
         self.context: int | None = None
         self.unreached: SvirError | None = None
         self.text: Outcome | None = None
-        self.tools_called = False
         self.repairs: dict[str, None] = {}
         self.requests: int = 0
         self._cap = "max_tokens"
+        self._silent = 0
         self._clock = clock
 
     @property
-    def denied(self) -> bool:
-        """Whether the server refused the key, as far as it was asked."""
-        return self.text is not None and isinstance(self.text.error, AuthenticationError)
+    def given_up(self) -> str:
+        """Why nothing more need be asked, "" while there is no reason."""
+        if self.text is not None and isinstance(self.text.error, AuthenticationError):
+            return "the server refused the key"
+        return "the server keeps silent" if self._silent >= _PATIENCE else ""
 
     def models(self) -> list[Model]:
         """The models that the server lists."""
@@ -191,6 +195,7 @@ class Asker:
         except SvirError as failure:
             error, completion = failure, failure.completion or completion
         self.requests += max(1, completion.metrics.tries)
+        self._silent = self._silent + 1 if isinstance(error, TimedOut) and not completion.metrics.bytes else 0
         for repair in completion.repairs:
             self._note(repair)
         return Outcome(
@@ -207,7 +212,8 @@ class Asker:
         """As `ask`, but no field that the server refuses is left out, where the server keeps the protocol."""
         lenient = self.repairs or self.text is None or not self.text.whole
         outcome = self.ask(messages, strict=not lenient, **options)
-        return self.ask(messages, **options) if isinstance(outcome.error, ProtocolError) else outcome
+        again = not lenient and isinstance(outcome.error, ProtocolError)
+        return self.ask(messages, **options) if again else outcome
 
     def _note(self, repair: str) -> None:
         # The place of the first case says nothing of the server.

@@ -230,6 +230,8 @@ def long(asker: Asker, prompts: Prompts) -> Findings:
 def _waited(outcome: Outcome, length: int, short: Outcome | None) -> tuple[str, str]:
     seen = [(f"{length:,} characters", outcome)]
     seen += [("a short prompt", short)] if short is not None else []
+    if not any(each.whole or each.completion.metrics.bytes for _, each in seen):
+        return "unknown", "no answer"
     if not any(each.keepalives or each.progress for _, each in seen):
         return "none", "no comment before the first piece"
     value = "progress" if any(each.progress for _, each in seen) else "comments"
