@@ -316,6 +316,15 @@ def test_a_whole_line_without_its_end_is_done_again(tmp_path: Path) -> None:
     assert [question(request) for request in server.requests] == ["b"]
 
 
+def test_the_beginning_of_a_line_is_cut_off_however_short(tmp_path: Path) -> None:
+    written(tmp_path, line("a"))
+    for beginning in ("{", '{"id":"batch_re', '{"id":"batch_req_1","custom'):
+        (tmp_path / "out.jsonl").write_text(beginning)
+        with ReplayServer(echo) as server:
+            assert run(tmp_path, server, "--resume").returncode == 0
+        assert [row["custom_id"] for row in results(tmp_path)] == ["a"]
+
+
 def test_errors_of_an_earlier_run_stay_and_count(tmp_path: Path) -> None:
     written(tmp_path, line("a"), "no json", line("a"), line("b"))
     with ReplayServer(echo) as server:
@@ -328,15 +337,17 @@ def test_errors_of_an_earlier_run_stay_and_count(tmp_path: Path) -> None:
     assert (tmp_path / "out.jsonl").read_bytes() == before
 
 
-def test_an_output_that_is_there_is_not_touched(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_an_output_that_is_there_is_not_touched(end: str, tmp_path: Path) -> None:
+    """Not even a last line without its end: it may be all of somebody's file."""
     written(tmp_path, line("a"))
-    (tmp_path / "out.jsonl").write_text("precious\n")
+    (tmp_path / "out.jsonl").write_text("precious" + end)
     with ReplayServer(echo) as server:
         fresh, resumed = run(tmp_path, server), run(tmp_path, server, "--resume")
     assert (fresh.returncode, resumed.returncode, server.connections) == (2, 2, 0)
     assert fresh.stderr == f"svir: expected a new file, or --resume, got one that exists: {tmp_path / 'out.jsonl'}\n"
     assert resumed.stderr.startswith("svir: expected a result at line 1 of ")
-    assert (tmp_path / "out.jsonl").read_text() == "precious\n"
+    assert (tmp_path / "out.jsonl").read_text() == "precious" + end
 
 
 def test_the_output_of_another_input_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from ..batches import Row
 from .batch_input import Line
 
 _OK = 200
+_BEGINNING = b'{"id":"batch_req_'
 
 
 class _Written(Struct):
@@ -47,8 +48,8 @@ class Results:
 
     Args:
         path: must not exist yet, unless `resume`.
-        resume: whether to go on with what is there. A last line without its end is cut off: a run was killed while
-            it wrote it.
+        resume: whether to go on with what is there. A last line without its end is cut off if it begins like a
+            result: a run was killed while it wrote it.
 
     Raises:
         RequestError: the file exists, another run writes it, or it is no output of `svir batch`.
@@ -127,6 +128,8 @@ class Results:
                 if text.endswith(b"\n"):
                     self._take(number, text)
                     end += len(text)
+                elif not text.startswith(_BEGINNING[: len(text)]):
+                    raise RequestError(f"expected a result at line {number} of {self._path}, got something else")
         return end
 
     def _take(self, number: int, text: bytes) -> None:
