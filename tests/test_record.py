@@ -165,6 +165,18 @@ def test_a_secret_that_the_answer_repeats_is_starred_wherever_it_stands(header: 
             client.complete("hi")
 
 
+def test_a_secret_of_the_query_is_starred(tmp_path: Path) -> None:
+    said = Answer.json({"error": {"message": f"wrong key {KEY}"}}, status=401)
+    with ReplayServer(said) as server, RecordingProxy(server.url, tmp_path) as proxy:
+        exchange(proxy.url, post().replace(b"/completions HTTP", f"/completions?api-key={KEY} HTTP".encode()))
+    assert (tmp_path / "001-v1-chat-completions.http").read_bytes().count(b"*") == len(KEY)
+    assert KEY.encode() not in everything(tmp_path)
+
+
+def test_a_secret_is_found_in_other_letters_and_with_escaped_slashes() -> None:
+    assert Secrets(["aB/cdefgh"]).masked(rb"ab/CDEFGH aB\/cdefgh") == b"********* **********"
+
+
 def test_cookies_reach_the_client_and_no_file(tmp_path: Path) -> None:
     head = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=%b;\r\n  Path=/\r\nContent-Type: text/event-stream\r\nset-cookie: b=2\r\n"
     answer = head % KEY.encode() + b"Content-Length: %d\r\n\r\n" % len(DELTA + END) + DELTA + END
@@ -379,7 +391,8 @@ def environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(PROJECT)}
 
 
-def test_the_command_records_until_it_is_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_records_until_it_is_interrupted(ending: signal.Signals, tmp_path: Path) -> None:
     pipe = subprocess.PIPE
     with ReplayServer(DELTA + END) as server:
         arguments = [sys.executable, "-m", "svir", "record", "--url", server.url, "--out", str(tmp_path / "new")]
@@ -388,7 +401,7 @@ def test_the_command_records_until_it_is_interrupted(tmp_path: Path) -> None:
             with svir.Client(url, api_key=KEY) as client:
                 assert client.complete("hi").text == "Hi"
             line = process.stdout.readline().decode()
-            process.send_signal(signal.SIGINT)
+            process.send_signal(ending)
             rest = process.communicate(timeout=30)
     assert line == f"{tmp_path / 'new' / '001-v1-chat-completions.http'}\n"
     assert (process.returncode, rest) == (0, (b"", b""))

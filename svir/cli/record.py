@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import queue
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from .. import RequestError, SourceError
@@ -13,15 +16,16 @@ from . import exits, terminal
 
 _EPILOG = """\
 Point a program at the URL that is printed: its key goes on to the server and is written nowhere, nor is anything else
-of a request unless --requests asks for the bodies. Ctrl-C ends it.
+of a request unless --requests asks for the bodies. Ctrl-C ends it, and so does SIGTERM.
 
 example:
   svir record --url http://localhost:1234 --out recordings/ --port 4321 &
   OPENAI_BASE_URL=http://127.0.0.1:4321 my-program
+  kill %1
   svir replay --check recordings/
 
 exit codes:
-  0    ended with Ctrl-C
+  0    ended with Ctrl-C or SIGTERM
   2    the command or the URL is wrong, or the folder or the port cannot be used
   141  whoever read the output went away
 """
@@ -48,6 +52,7 @@ def run(arguments: argparse.Namespace, /) -> int:
     written: queue.SimpleQueue[Path] = queue.SimpleQueue()
     try:
         with contextlib.ExitStack() as running:
+            running.enter_context(_ended_by_sigterm())
             proxy = running.enter_context(_proxy(arguments, written))
             print(proxy.url, flush=True)
             with contextlib.suppress(KeyboardInterrupt):
@@ -60,6 +65,19 @@ def run(arguments: argparse.Namespace, /) -> int:
     except OSError as error:
         raise SourceError(f"expected a folder and a port that can be used, got {error.strerror}") from error
     return exits.ANSWERED
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM is Ctrl-C: in the background of a script, that one is ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _proxy(arguments: argparse.Namespace, written: queue.SimpleQueue[Path]) -> RecordingProxy:

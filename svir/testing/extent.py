@@ -20,7 +20,8 @@ class Secrets:
 
     def __init__(self, words: Iterable[str]) -> None:
         found = sorted(set(words), key=len, reverse=True)  # a longer one may begin like a shorter one
-        self._pattern = re.compile("|".join(map(re.escape, found)).encode("latin-1")) if found else None
+        pattern = "|".join(re.escape(word).replace("/", r"\\?/") for word in found)
+        self._pattern = re.compile(pattern.encode("latin-1"), re.IGNORECASE) if found else None
 
     def masked(self, text: bytes) -> bytes:
         """The text with as many stars in their place, so that no length changes."""

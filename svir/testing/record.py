@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Callable
 from http.client import HTTPMessage
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from .answers import Answer
 from .extent import Extent, Secrets
@@ -43,8 +43,9 @@ class RecordingProxy(Loopback):
     written when it is over: byte for byte, its framing included, with these exceptions.
 
     - `Set-Cookie` is left out.
-    - Stars stand where it repeats a secret of the request: a word of 8 characters or more in a header whose name
-      speaks of a key, a token, a cookie, a secret or authorization; even where HTTP's chunks cut it. A compressed body
+    - Stars stand where it repeats a secret of the request: a word of 8 characters or more in a header, or a field of
+      the query, whose name speaks of a key, a token, a cookie, a secret or authorization; in capitals or not, with its
+      slashes escaped as JSON may have them, and even where HTTP's chunks cut it. A compressed body
       is not searched: the proxy asks for `identity` in the client's place, but not every server cares.
     - It is only its beginning if the client left before its end; the name then ends in `-left`.
 
@@ -100,16 +101,16 @@ class RecordingProxy(Loopback):
         method, path, version, headers = peer.head()
         stem = f"{next(self._numbers):03}{_as_name(path)}"
         server = self._connected(peer, headers)
-        answer, body = Extent(method), bytearray()
+        answer, body, secrets = Extent(method), bytearray(), _secrets(path, headers)
         try:
             with server:
                 head = self._upstream.head(method, path, headers)
                 whole = _pass_request(peer, server, head, headers, body if self._with_requests else None)
                 _pass_answer(server, peer, answer)
         except Gone:
-            self._write(stem if answer.done else f"{stem}-left", headers, answer, body)
+            self._write(stem if answer.done else f"{stem}-left", secrets, answer, body)
             raise
-        self._write(stem, headers, answer, body)
+        self._write(stem, secrets, answer, body)
         return whole and answer.keeps and version == "HTTP/1.1" and headers.get("Connection", "").lower() != "close"
 
     def _connected(self, peer: Peer, headers: HTTPMessage) -> socket.socket:
@@ -122,10 +123,9 @@ class RecordingProxy(Loopback):
             peer.send(Answer.json({"error": {"message": said}}, status=502, headers={"Connection": "close"}).wire)
             raise Gone from error
 
-    def _write(self, stem: str, headers: HTTPMessage, answer: Extent, body: bytearray) -> None:
+    def _write(self, stem: str, secrets: Secrets, answer: Extent, body: bytearray) -> None:
         if not len(answer):
             return
-        secrets = _secrets(headers)
         path = self._folder / f"{stem}.http"
         with path.open("xb") as file:
             file.write(answer.masked(secrets))
@@ -238,6 +238,7 @@ def _as_name(path: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", path.partition("?")[0])[:80].rstrip("-.")
 
 
-def _secrets(headers: HTTPMessage) -> Secrets:
-    values = [value for name, value in headers.items() if _SECRET.search(name)]
+def _secrets(path: str, headers: HTTPMessage) -> Secrets:
+    fields = [*headers.items(), *parse_qsl(path.partition("?")[2], encoding="latin-1")]
+    values = [value for name, value in fields if _SECRET.search(name)]
     return Secrets(word for value in values for word in re.findall(r'[^\s;,="]+', value) if len(word) >= _SHORTEST)
