@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import pty
+import re
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pexpect
 import pytest
 
 import svir
-from svir.testing import Answer, ReplayServer
+from svir.testing import Answer, ReplayServer, Request
 
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
 KEY = "the-key-never-to-be-seen"
@@ -235,6 +236,14 @@ def test_a_mistake_of_the_caller_is_one_line_and_nothing_is_sent(options: list[s
     assert (server.requests, server.connections) == ([], 0)
 
 
+def test_an_empty_question_is_none_unless_something_goes_with_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(JPEG)
+    with ReplayServer(HELLO) as server:
+        assert "expected a question" in complaint(run("chat", " ", "--url", server.url))
+        assert run("chat", "", "--image", str(tmp_path / "a.jpg"), "--url", server.url).stdout == "Hello\n"
+    assert len(server.requests) == 1
+
+
 def test_a_url_that_is_none_is_one_line() -> None:
     assert run("chat", "hi", "--url", "localhost:1234").returncode == 2
     assert "http://localhost:1234" in complaint(run("chat", "hi", "--url", "localhost:1234"))
@@ -407,6 +416,34 @@ def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
     assert process.returncode == 141
 
 
+@pytest.mark.parametrize("arguments", [["models"], ["chat", "hi"], ["chat", "hi", "--json"]], ids=" ".join)
+def test_an_output_that_is_full_is_one_line(arguments: list[str]) -> None:
+    with ReplayServer(served) as server, open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command(*arguments, "--url", server.url), stdout=full, stderr=subprocess.PIPE, text=True, env=environment()
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "svir: expected an output that can be written, got No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize("arguments", [["models"], ["chat", "hi"], ["chat", "hi", "--json"]], ids=" ".join)
+def test_an_output_that_is_closed_gets_nothing(arguments: list[str]) -> None:
+    closed = ["sh", "-c", '"$@" >&-', "sh"]
+    with ReplayServer(served) as server:
+        whole = [*closed, *command(*arguments, "--url", server.url)]
+        done = subprocess.run(whole, stderr=subprocess.PIPE, text=True, env=environment())
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_complaint_goes_to_no_other_output_when_its_own_is_closed() -> None:
+    closed = ["sh", "-c", '"$@" 2>&-', "sh"]
+    whole = [*closed, *command("chat", "hi", "--url", f"http://127.0.0.1:{closed_port()}")]
+    done = subprocess.run(whole, stdout=subprocess.PIPE, text=True, env=environment())
+    assert (done.returncode, done.stdout) == (3, "")
+
+
 # The rest
 
 MODELS = {
@@ -415,6 +452,10 @@ MODELS = {
         {"id": "another-one"},
     ]
 }
+
+
+def served(request: Request) -> Any:
+    return Answer.json(MODELS) if request.method == "GET" else HELLO
 
 
 def test_models_are_a_table() -> None:
@@ -438,6 +479,22 @@ def test_models_are_a_drawn_table_on_a_terminal_with_rich() -> None:
 
 
 @in_a_terminal
+def test_the_name_of_a_model_is_whole_on_a_narrow_terminal() -> None:
+    """What is cut could not be copied."""
+    pytest.importorskip("rich")
+    name = "".join(map(str, range(60)))
+    with ReplayServer(Answer.json({"data": [{"id": name, "max_model_len": 2048}]})) as server:
+        terminal = in_terminal("models", "--url", server.url)
+        assert exit_code(terminal) == 0
+    assert name in "".join(line.split("│")[1].strip() for line in terminal.before.splitlines() if "│" in line)
+
+
+def test_a_row_of_a_table_is_a_line() -> None:
+    with ReplayServer(Answer.json({"data": [{"id": "a\nb"}]})) as server:
+        assert run("models", "--url", server.url).stdout.splitlines()[1] == r"a\x0ab  -        -"
+
+
+@in_a_terminal
 def test_tables_need_no_rich() -> None:
     program = "import sys; sys.modules['rich'] = None; from svir.cli import main; sys.exit(main())"
     with ReplayServer(Answer.json(MODELS)) as server:
@@ -458,9 +515,10 @@ def test_the_version_is_the_packages() -> None:
     assert run("--version").stdout == f"svir {svir.__version__}\n"
 
 
-@pytest.mark.parametrize("name", ["", "chat", "models", "demo"])
-def test_the_help_names_the_exit_codes(name: str) -> None:
+@pytest.mark.parametrize("name", ["", "chat", "models", "probe", "batch", "record", "replay", "demo"])
+def test_the_help_has_examples_and_names_the_exit_codes(name: str) -> None:
     done = run(*filter(None, [name]), "--help")
     assert done.returncode == 0
+    assert re.search(r"\nexamples?:\n  (\w+=\S+ )?svir ", done.stdout)
     assert "exit codes:\n  0 " in done.stdout
-    assert "\n  130 " in done.stdout
+    assert "\n  130 " in done.stdout or name == "record"  # which Ctrl-C ends well

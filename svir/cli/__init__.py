@@ -17,6 +17,13 @@ from collections.abc import Iterator
 from .. import SvirError, __version__
 from . import exits, terminal
 
+_EXAMPLES = """\
+examples:
+  svir chat "Why is the sky blue?" --url http://localhost:1234
+  svir models --url http://localhost:1234
+  svir COMMAND --help                          says more of each
+"""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit code.
@@ -27,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     Raises:
         SystemExit: after `--help` and `--version`, and with 2 when the arguments are wrong.
     """
+    _open_what_is_closed()
     _tolerate_narrow_encodings()
     try:
         with _quiet_interrupts():
@@ -44,6 +52,13 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return exits.BROKEN_PIPE
+    except OSError as error:
+        if error.filename is not None:
+            terminal.complain(f"expected a file that can be used, got {error.strerror}: {error.filename}")
+            return exits.USAGE
+        _silence_stdout()
+        terminal.complain(f"expected an output that can be written, got {error.strerror}")
+        return exits.FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -53,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="svir",
         description="A streaming client for OpenAI-compatible chat completions.",
-        epilog=exits.EPILOG,
+        epilog=_EXAMPLES + "\n" + exits.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"svir {__version__}")
@@ -80,6 +95,13 @@ def _quiet_interrupts() -> Iterator[None]:
 def _interrupt(number: int, frame: object) -> None:
     sys.unraisablehook = lambda _: None
     raise KeyboardInterrupt
+
+
+def _open_what_is_closed() -> None:
+    """An output that whoever started this has closed goes nowhere, and its number to no socket."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as this runs
 
 
 def _tolerate_narrow_encodings() -> None:

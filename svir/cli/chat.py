@@ -126,6 +126,8 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 def _question(arguments: argparse.Namespace) -> str | None:
     """The question; `None` when it is a person who will type it."""
     if arguments.question not in (None, "-"):
+        if not arguments.question.strip() and not arguments.attachments:
+            raise RequestError("expected a question, got an empty one")
         return str(arguments.question)
     if (TextFile, "-") in arguments.attachments:
         raise RequestError("expected a question beside --file -, which reads standard input")

@@ -31,10 +31,15 @@ Needs no server. First {llama.MODEL} answers a question in a llama.cpp server of
 Then {PHOTOS} photos of {PHOTO_BYTES / 1e6:.0f} MB go as one request to another process, which compares every byte."""
 
 _EPILOG = """\
+examples:
+  svir demo
+  svir demo | tee demo.txt
+
 exit codes:
   0    every check held
   1    one did not
-  130  interrupted (Ctrl-C)"""
+  130  interrupted (Ctrl-C)
+  141  whoever read the output went away"""
 
 
 class Report:

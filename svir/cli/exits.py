@@ -15,7 +15,7 @@ BROKEN_PIPE = 141
 EPILOG = """\
 exit codes:
   0    the answer is complete
-  1    the server refused the request, or broke the answer off
+  1    the server refused the request, or broke the answer off; or the output could not be written
   2    the command, the request or a file is wrong: nothing was sent
   3    no connection, or a time limit
   130  interrupted (Ctrl-C)

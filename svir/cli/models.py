@@ -9,6 +9,13 @@ from . import exits, target, terminal
 
 _HEAD = ("id", "context", "inputs")
 
+_EXAMPLES = """\
+examples:
+  svir models
+  svir models --url https://api.example.com --key-env EXAMPLE_KEY
+  svir models --url http://localhost:8000 | awk 'NR > 1 { print $1 }'
+"""
+
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
     """Declares the command."""
@@ -16,7 +23,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
         "models",
         help="list a server's models",
         description="Lists the models of a server; a dash stands where the server does not say.",
-        epilog=exits.EPILOG,
+        epilog=_EXAMPLES + "\n" + exits.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     target.add_options(parser)

@@ -14,6 +14,12 @@ _EXAMPLES = """\
 examples:
   svir replay --check recordings/    every .http and .sse below the folder
   svir replay --check --strict recordings/llama-cpp/
+
+exit codes:
+  0    every recording was read; what came of it, errors too, is in its line
+  2    the command is wrong, or there is no recording
+  130  interrupted (Ctrl-C)
+  141  whoever read the output went away
 """
 
 
@@ -24,7 +30,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
         help="read recorded answers",
         description="Plays recorded answers on loopback, reads them, and prints a line for each: what came of it, "
         "finish reason, calls, usage, repairs, error.",
-        epilog=_EXAMPLES + "\n" + exits.EPILOG,
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, help="a folder with .http and .sse files, or one such file")

@@ -41,7 +41,7 @@ def note(said: str, /) -> None:
 
 def table(rows: Sequence[Sequence[str]], /, *, head: Sequence[str] = ()) -> None:
     """Rows in columns: drawn by rich on a terminal when it is installed, else aligned text."""
-    shown = [[visible(cell) for cell in row] for row in rows]
+    shown = [[visible(cell).replace("\n", r"\x0a") for cell in row] for row in rows]
     if not (sys.stdout.isatty() and _drawn(shown, head)):
         _aligned([*([head] if head else []), *shown])
 
@@ -53,7 +53,9 @@ def _drawn(rows: Sequence[Sequence[str]], head: Sequence[str]) -> bool:
         from rich.text import Text
     except ImportError:
         return False
-    drawn = Table(*head, show_header=bool(head))
+    drawn = Table(show_header=bool(head))
+    for title in head or [""] * max(map(len, rows)):
+        drawn.add_column(title, overflow="fold")  # what is cut could not be copied
     for row in rows:
         drawn.add_row(*map(Text, row))
     Console().print(drawn)
