@@ -10,6 +10,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from . import (
     Cancel,
     Cancelled,
@@ -41,7 +43,8 @@ class Run:
 
     Args:
         messages: the conversation so far, at any time one that can be sent on: a call without a result, because the
-            loop was left or has not come to it, stands in it as such.
+            loop was left or has not come to it, stands in it as such, and one whose arguments are no JSON object has
+            `{}` in their place.
 
     Iterating raises:
         RoundsError: `max_rounds` answers came, and the last one still called functions. Its calls were carried out.
@@ -102,6 +105,8 @@ class Run:
 
 
 def _by_name(functions: Sequence[Callable[..., Any]]) -> dict[str, Tool]:
+    if callable(functions) or not isinstance(functions, Iterable):
+        raise RequestError(f"expected a list of functions as tools, got {functions.__class__.__name__}")
     tools: dict[str, Tool] = {}
     for tool in map(as_tool, functions):
         if tool.name in tools:
@@ -124,7 +129,7 @@ def _rounds(
             for event in stream:
                 if isinstance(event, Completion):
                     completion, calls = event, event.tool_calls
-                    messages += [event.message, *(tool_result(call, _NO_RESULT) for call in calls)]
+                    messages += [_sendable(event.message), *(tool_result(call, _NO_RESULT) for call in calls)]
                 yield event
         if not calls:
             return
@@ -136,6 +141,23 @@ def _rounds(
     error = RoundsError(f"expected an answer without calls within {max_rounds} rounds, got {len(calls)} more calls")
     error.messages, error.completion = list(messages), completion
     raise error
+
+
+def _sendable(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with `{}` for the arguments of a call that are no JSON object. mlx-lm, vLLM and many chat templates
+    parse them, and refuse the whole conversation; what the model wrote stands in the result that it is told."""
+    if "tool_calls" in message:
+        message["tool_calls"] = list(map(_sendable_call, message["tool_calls"]))
+    return message
+
+
+def _sendable_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    try:
+        msgspec.json.decode(function["arguments"], type=dict)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return call | {"function": function | {"arguments": "{}"}}
+    return call
 
 
 def _results(

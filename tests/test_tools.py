@@ -441,6 +441,27 @@ class executor_of:  # noqa: N801
             self.executor.shutdown()
 
 
+@pytest.mark.parametrize("arguments", ['{"a": ', "nope", "[1]", '{"a": NaN}', ""])
+def test_arguments_that_are_no_json_object_do_not_go_back_as_they_are(arguments: str) -> None:
+    """mlx-lm answers 404 to such a conversation; the model is told what it wrote."""
+    with ReplayServer(called(("add", '{"a": 1, "b": 2}'), ("add", arguments)), HELLO) as server:
+        with svir.Client(server.url) as client:
+            run = client.run("hi", tools=[add])
+            *_, completion = run
+    _, said, _, result = bodies(server)[1]["messages"]
+    assert [call["function"]["arguments"] for call in said["tool_calls"]] == ['{"a": 1, "b": 2}', "{}"]
+    assert result["content"].startswith("error: expected the arguments of add")
+    assert arguments.strip() in result["content"]
+    assert completion.text == run.messages[-1]["content"] == "Hello, world"
+
+
+@pytest.mark.parametrize("tools", [add, None, 5])
+def test_tools_that_are_no_list_are_refused(tools: Any) -> None:
+    with svir.Client("http://127.0.0.1:1") as client:
+        with pytest.raises(svir.RequestError, match="expected a list of functions as tools, got "):
+            client.run("hi", tools=tools)
+
+
 def test_what_ends_the_program_is_no_failed_call() -> None:
     def leave() -> None:
         raise KeyboardInterrupt

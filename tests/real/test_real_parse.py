@@ -152,6 +152,18 @@ def test_a_failed_call_is_told_to_mlx_lm_and_the_loop_goes_on(lm_client: svir.Cl
     assert events[-1].text == "Hello, world!"
 
 
+def test_mlx_lm_refuses_a_conversation_with_arguments_that_are_no_json(lm_client: svir.Client) -> None:
+    """Why `run` sends `{}` in their place."""
+
+    def asked(arguments: str) -> list[Any]:
+        call = svir.ToolCall("c1", "get_weather", arguments)
+        return [svir.user("@plain@"), svir.assistant("", tool_calls=[call]), svir.tool_result(call, "error: no JSON")]
+
+    assert lm_client.complete(asked("{}")).text == "Hello, world!"
+    with pytest.raises(svir.RejectedError, match="Expecting value"):
+        lm_client.complete(asked('{"city": '))
+
+
 def test_a_model_that_calls_without_end_is_stopped(lm_client: svir.Client) -> None:
     def get_weather(city: str) -> str:
         return "21 C"
