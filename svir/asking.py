@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from .request.messages import Messages, as_list
@@ -12,6 +11,8 @@ from .request.schema import json_schema
 from .wire.call import Cancel
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from typing_extensions import TypeForm  # type checkers bring it along
 
     from .client import Client
