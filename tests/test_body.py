@@ -227,20 +227,20 @@ def test_a_small_request_is_one_block(fields: dict[str, Any]) -> None:
 
 # (name, a request)
 LARGE = [
-    ("a long text", {"x": "a" * 1_000_000}),
-    ("a picture", {"x": Image(PNG + bytes(1_000_000))}),
-    ("many small pictures", {"x": [Image(PNG + bytes(5_000)) for _ in range(100)]}),
-    ("a text file", {"x": TextFile(b"a" * 1_000_000, name="n")}),
+    ("a long text", {"x": "a" * 4_000_000}),
+    ("a picture", {"x": Image(PNG + bytes(4_000_000))}),
+    ("many small pictures", {"x": [Image(PNG + bytes(20_000)) for _ in range(100)]}),
+    ("a text file", {"x": TextFile(b"a" * 4_000_000, name="n")}),
     ("a text file that grows sixfold", {"x": TextFile(b"\x01" * 1_000_000, name="n")}),
 ]
 
 
 @pytest.mark.parametrize("fields", [row[1] for row in LARGE], ids=[row[0] for row in LARGE])
-def test_a_large_request_comes_in_blocks_of_64_to_128_kib(fields: dict[str, Any]) -> None:
+def test_a_large_request_comes_in_blocks_of_256_to_512_kib(fields: dict[str, Any]) -> None:
     *blocks, last = blocks_of(fields)
     assert len(blocks) >= 5
-    assert all(64 * 1024 <= block <= 128 * 1024 for block in blocks)
-    assert last <= 128 * 1024
+    assert all(256 * 1024 <= block <= 512 * 1024 for block in blocks)
+    assert last <= 512 * 1024
 
 
 def test_a_block_of_a_large_file_is_handed_on_as_it_was_encoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,7 +226,7 @@ def test_models_are_listed_with_what_the_server_tells_of_them() -> None:
 
 def test_tap_sees_each_payload_and_on_upload_each_block(tmp_path: Path) -> None:
     photo = tmp_path / "photo.png"
-    photo.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(200_000))
+    photo.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(800_000))
     payloads, uploads = [], []
     with ReplayServer(HELLO) as server, svir.Client(server.url) as client:
         client.complete(

@@ -25,7 +25,7 @@ except ImportError:
 _encode_base64: Callable[[memoryview], bytes] = b64encode
 
 _HOLE = b"\x00"
-_FLUSH = 64 * 2**10
+_FLUSH = 256 * 2**10
 
 
 class Body:
@@ -60,7 +60,7 @@ class Body:
         return self.length
 
     def __iter__(self) -> Iterator[bytes]:
-        """Blocks of 64 to 128 KiB, the last one shorter, so that a small request is one block and one packet.
+        """Blocks of 256 to 512 KiB, the last one shorter, so that a small request is one block and one packet.
 
         Raises:
             SourceError: a source changed; not a byte over `length` was handed on, and not all of them.
