@@ -244,7 +244,7 @@ _REJECTED = frozenset({400, 404, 413, 422})
 
 # Failures with a transient status that sending again repeats: llama.cpp without a projector for the medium, mlx-vlm on
 # a picture that it cannot read (500), mlx-vlm when its own summary of the conversation ran out of room (502).
-_FINAL = re.compile(r"input is not supported|failed to load (image|audio|video)|compaction", re.IGNORECASE)
+_FINAL = r"(?i)input is not supported|failed to load (image|audio|video)|compaction"
 
 # No server agrees with another on how to say it. OpenAI and DeepSeek: a code, "maximum context length";
 # llama.cpp: a type, "exceeds the available context size", "Context size has been exceeded"; LM Studio: "greater
@@ -258,18 +258,16 @@ _OVERFLOW_NAMES = frozenset(
         "too_many_prompt_tokens",
     }
 )
-_OVERFLOW_TEXT = re.compile(
-    r"""maximum\ context\ length | max\ context\ length | ContextWindowExceeded
+_OVERFLOW_TEXT = r"""(?ix)
+        maximum\ context\ length | max\ context\ length | ContextWindowExceeded
       | exceeds?\ the\ (available|model's)?\ ?context\ (size|budget|length|window)
       | context\ (size|length|window)\ (has\ been\ )?exceeded
       | (greater|longer)\ than\ the\ (model's\ )?context\ length
-      | leaves\ no\ room\ for\ compacted\ context | needs\ \d+\ context\ tokens""",
-    re.IGNORECASE | re.VERBOSE,
-)
+      | leaves\ no\ room\ for\ compacted\ context | needs\ \d+\ context\ tokens"""
 
 
 def _is_overflow(detail: Detail) -> bool:
-    return bool({detail.code, detail.type} & _OVERFLOW_NAMES or _OVERFLOW_TEXT.search(detail.message))
+    return bool({detail.code, detail.type} & _OVERFLOW_NAMES or re.search(_OVERFLOW_TEXT, detail.message))
 
 
 def _class_for(status: int, detail: Detail) -> type[StatusError]:
@@ -320,7 +318,7 @@ def of_status(
         body=body,
         retry_after=retry_after,
     )
-    error.retryable = status in _TRANSIENT and not _FINAL.search(detail.message)
+    error.retryable = status in _TRANSIENT and not re.search(_FINAL, detail.message)
     return error
 
 

@@ -7,7 +7,6 @@ the one property of an object. Both are undone here, and only where the type its
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass
 from typing import Annotated, Any, get_args, get_origin, is_typeddict
 
 import msgspec
@@ -52,7 +51,9 @@ def is_object(type: Any, /) -> bool:
     while get_origin(type) is Annotated:
         type = get_args(type)[0]
     kind = get_origin(type) or type
-    return isinstance(kind, _CLASS) and (issubclass(kind, Struct) or is_dataclass(kind) or is_typeddict(kind))
+    return isinstance(kind, _CLASS) and (
+        issubclass(kind, Struct) or hasattr(kind, "__dataclass_fields__") or is_typeddict(kind)
+    )
 
 
 _CLASS = type

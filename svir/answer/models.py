@@ -10,10 +10,7 @@ from ..events import Model
 from . import chunks
 
 # There is no standard field for what a model is for. `mode` is LiteLLM's.
-_NO_CHAT = re.compile(
-    r"embed|rerank|\bbge\b|\bclip\b|whisper|\btts|\basr\b|speech|audio|image|flux|sdxl|diffusion|moderation",
-    re.IGNORECASE,
-)
+_NO_CHAT = r"(?i)embed|rerank|\bbge\b|\bclip\b|whisper|\btts|\basr\b|speech|audio|image|flux|sdxl|diffusion|moderation"
 _CONTEXT = ("max_model_len", "context_length", "context_window", "max_context_length", "max_input_tokens")
 
 
@@ -45,7 +42,7 @@ def _model(entry: dict[str, Any]) -> Model:
     return Model(
         id=entry["id"],
         name=name if isinstance(name, str) and name else entry["id"],
-        chat=mode == "chat" if isinstance(mode, str) else not _NO_CHAT.search(entry["id"]),
+        chat=mode == "chat" if isinstance(mode, str) else not re.search(_NO_CHAT, entry["id"]),
         context=_context(entry),
         inputs=_inputs(entry),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import resource
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -128,6 +127,8 @@ def _is_crowded(descriptor: int) -> bool:
 
 def _descriptors() -> int:
     """How many descriptors this process may have."""
+    import resource
+
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 

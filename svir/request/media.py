@@ -16,7 +16,7 @@ from .values import Leaf, Segment
 Detail = Literal["low", "high", "auto"]
 Form = Literal["audio_url", "input_audio"]
 
-_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(;[\w!#$&^.+-]+=[\w!#$&^.+-]+)*", re.ASCII)
+_MEDIA_TYPE = r"(?a)[\w!#$&^.+-]+/[\w!#$&^.+-]+(;[\w!#$&^.+-]+=[\w!#$&^.+-]+)*"
 
 
 class Medium(Leaf):
@@ -46,7 +46,7 @@ class Medium(Leaf):
             self.text = source
         else:
             accepted(source, f"{name}, or a URL" if isinstance(source, str) else name)
-        if type is not None and not (isinstance(type, str) and _MEDIA_TYPE.fullmatch(type)):
+        if type is not None and not (isinstance(type, str) and re.fullmatch(_MEDIA_TYPE, type)):
             raise RequestError(f"expected a media type such as {self.family}/x for {name}, got {type!r}")
         self.source = source
         self.type = type

@@ -4,11 +4,9 @@
 completions; SGLang's page for the fields under "SGLang" (its bounds are those of its `SamplingParams.verify`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints
 
@@ -134,7 +132,12 @@ def _without_none(hint: Any) -> Any:
     return Union[tuple(kind for kind in get_args(hint) if kind is not NoneType)]  # noqa: UP007
 
 
-_TYPES = {name: _without_none(hint) for name, hint in get_type_hints(Options, include_extras=True).items()}
+@cache
+def _types() -> dict[str, Any]:
+    """The type of each option."""
+    return {name: _without_none(hint) for name, hint in get_type_hints(Options, include_extras=True).items()}
+
+
 _OWN = ("model", "messages", "stream")
 
 
@@ -151,7 +154,7 @@ def checked(options: Mapping[str, Any], extra: Mapping[str, Any] | None = None, 
     """
     fields = {name: value for name, value in options.items() if value is not None}
     for name, value in fields.items():
-        if name not in _TYPES:
+        if name not in _types():
             raise _unknown(name)
         _check(name, value)
     # A list without tools says that there are none; OpenAI refuses it.
@@ -166,10 +169,10 @@ def _check(name: str, value: Any) -> None:
     if isinstance(value, float):
         value = float(value)  # numpy's is a subclass
     try:
-        msgspec.convert(value, _TYPES[name])
+        msgspec.convert(value, _types()[name])
     except msgspec.ValidationError as error:
         place, got = _place(name, value, str(error))
-        expected = _expected(str(error), _TYPES[name])
+        expected = _expected(str(error), _types()[name])
         raise RequestError(f"expected {expected} for {place}, got {_shown(got)}") from error
 
 
@@ -205,7 +208,7 @@ def _place(name: str, value: Any, message: str) -> tuple[str, Any]:
 
 def _converts(name: str, value: Any) -> bool:
     try:
-        msgspec.convert(value, _TYPES[name])
+        msgspec.convert(value, _types()[name])
     except msgspec.ValidationError:
         return False
     return True
@@ -274,7 +277,9 @@ def _shown(value: Any) -> str:
 def _unknown(name: str) -> RequestError:
     if name in _OWN:
         return RequestError(f"expected {name} as an argument of its own, got it among the options")
-    near = get_close_matches(name, _TYPES, 1)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, _types(), 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return RequestError(f"expected an option that svir knows, got {name!r} (extra={{...}} sends any field){hint}")
 
@@ -294,6 +299,6 @@ def refused(request: Mapping[str, Any], said: str, /) -> set[str]:
     if named := {name for name in carried if name.replace("_", " ") in text}:
         return named
     # A word such as "user" names a field only where the field was sent.
-    fields = {*request, *_OWN, *(name for name in _TYPES if "_" in name)}
+    fields = {*request, *_OWN, *(name for name in _types() if "_" in name)}
     words = {name.replace("_", " ") for name in fields}
     return set() if any(re.search(rf"\b{re.escape(word)}\b", text) for word in words) else carried

@@ -18,8 +18,8 @@ from .handles import Handle, name_of
 from .opened import Buffer, Memory, Read, Source, changed
 
 BLOCK = 192 * 2**10
-"""Bytes of a source that are read at a time: a multiple of 3, so that base64 pads nothing in between. Each block costs a
-look at the socket before it is sent: a quarter of this size takes twice the CPU, twice this size saves a tenth."""
+"""Bytes of a source that are read at a time: a multiple of 3, so that base64 pads nothing in between. Each block costs
+a look at the socket before it is sent: a quarter of the size takes twice the CPU, twice the size saves a tenth."""
 
 HEAD = 64
 """Bytes from which a media type is told."""

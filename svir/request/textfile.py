@@ -21,7 +21,7 @@ for _byte in b'"\\\n\r\t\b\f':
     _COSTS[_byte] = _SHORT
 
 # Not `str.isprintable`: the no-break space that macOS puts into the names of screenshots is not printable.
-_UNFIT_IN_A_NAME = re.compile('[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"<>]')
+_UNFIT_IN_A_NAME = '[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"<>]'
 
 
 class TextFile(Leaf):
@@ -146,6 +146,6 @@ def _own_name(source: Any) -> str:
 def _checked_name(name: Any) -> str:
     if not isinstance(name, str) or not name:
         raise RequestError(f"expected a name of at least one character for a TextFile, got {name!r}")
-    if unfit := _UNFIT_IN_A_NAME.search(name):
+    if unfit := re.search(_UNFIT_IN_A_NAME, name):
         raise RequestError(f"expected a name=... without {unfit[0]!r} for a TextFile, got {name!r}")
     return name

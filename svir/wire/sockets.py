@@ -50,7 +50,7 @@ _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 # Interim answers end nothing. An answer is told from one by its tenth byte: `HTTP/1.1 2`.
-_INTERIM = re.compile(rb"\A(?:HTTP/1\.\d 1\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)*")
+_INTERIM = rb"\A(?:HTTP/1\.\d 1\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)*"
 _TOLD = 10
 
 current: threading.local = threading.local()
@@ -183,7 +183,7 @@ class _Limited:
         except OSError:
             return True
         self._early += said
-        answer = _INTERIM.sub(b"", self._early, count=1)
+        answer = re.sub(_INTERIM, b"", self._early, count=1)
         interim = answer[_TOLD - 1 : _TOLD] in (b"", b"1") and len(answer) <= self.call.limits.head
         return not said or not interim
 
