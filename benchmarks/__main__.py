@@ -10,7 +10,7 @@ from pathlib import Path
 from . import plots, report
 from .lab import Lab, Row
 
-NAMES = ("decode", "first", "threads", "upload", "long", "imports", "memory")
+NAMES = ("decode", "first", "threads", "upload", "long", "imports", "memory", "deadlines")
 
 
 def main() -> None:
