@@ -128,9 +128,14 @@ def odd(case: Case, chance: random.Random, /) -> Case | None:
         value = None
     if value is None:
         return None
-    changed = json.dumps(_with_another(value, chance), ensure_ascii=chance.random() < 0.5)
-    lines[place] = lines[place][:start] + changed.encode(errors="surrogatepass")
+    several = 3 if case.kind == "stream" and chance.random() < 0.3 else 1  # chunks that are nearly alike
+    lines[place] = b"\n\n".join(lines[place][:start] + _odd_json(value, chance) for _ in range(several))
     return msgspec.structs.replace(case, body=b"\n".join(lines))
+
+
+def _odd_json(value: Any, chance: random.Random) -> bytes:
+    changed = json.dumps(_with_another(value, chance), ensure_ascii=chance.random() < 0.5)
+    return changed.encode(errors="surrogatepass")
 
 
 def _with_another(value: Any, chance: random.Random) -> Any:
