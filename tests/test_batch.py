@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -376,6 +377,30 @@ def test_an_executor_that_is_broken_ends_the_batch() -> None:
 
     with svir.Client("http://127.0.0.1:1") as client, pytest.raises(BrokenExecutor, match="gone"):
         list(svir.batch(client, ["a"], executor=Broken()))
+
+
+def test_a_request_that_the_executor_does_not_take_is_a_row_and_the_others_go_on() -> None:
+    """Dask pickles what is submitted at once, and an open file cannot be."""
+
+    class Picky(ThreadPoolExecutor):
+        def submit(self, task: Any, /, *arguments: Any, **more: Any) -> Any:
+            pickle.dumps(arguments)
+            return super().submit(task, *arguments, **more)
+
+    with ReplayServer(echo) as server, svir.Client(server.url) as client, Picky(2) as executor:
+        with open(__file__, "rb") as file:
+            requests = ["a", [svir.user("b", svir.TextFile(file))], "c"]
+            rows = {row.custom_id: row for row in svir.batch(client, requests, executor=executor)}
+    assert [bool(rows[number].completion) for number in "123"] == [True, False, True]
+    assert isinstance(rows["2"].error, svir.RequestError)
+    assert "expected a request that the executor takes, got cannot pickle" in str(rows["2"].error)
+
+
+def test_an_executor_that_was_shut_down_ends_the_batch() -> None:
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    with svir.Client("http://127.0.0.1:1") as client, pytest.raises(RuntimeError, match="after shutdown"):
+        list(svir.batch(client, ["a"], executor=executor))
 
 
 def test_what_else_goes_wrong_in_a_worker_is_a_row() -> None:

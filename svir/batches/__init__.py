@@ -65,7 +65,7 @@ def batch(
 
     Raises:
         RequestError: `concurrency` or `rate` is not above 0.
-        BrokenExecutor, CancelledError: the executor cannot go on; what has no row is to be asked again.
+        RuntimeError, CancelledError: the executor is broken, or was shut down; what has no row is to be asked again.
 
     What `requests` raises comes after the rows of all that it gave before.
 
@@ -150,7 +150,19 @@ class _Queue:
             if job is None:
                 break
             job.sent, job.answered = self._pace.sent(), self._answered
-            self._running[self._submit(job)] = job
+            self._running[self._submitted(job)] = job
+
+    def _submitted(self, job: _Job) -> Future[Row]:
+        try:
+            return self._submit(job)
+        except RuntimeError:  # the executor is broken, or was shut down
+            raise
+        except Exception as error:  # Dask pickles at once
+            future: Future[Row] = Future()
+            failure = RequestError(f"expected a request that the executor takes, got {error.__cause__ or error}")
+            failure.__cause__ = error
+            future.set_exception(failure)
+            return future
 
     def _read(self) -> _Job | None:
         job = None
