@@ -307,6 +307,14 @@ def test_an_answer_that_breaks_off_is_written_as_far_as_it_came(tmp_path: Path) 
     assert whole.startswith((tmp_path / "001-v1-chat-completions.http").read_bytes())
 
 
+@pytest.mark.parametrize("fields", ["X-A: 1\r\n" * 200, f"X-A: {'1' * 70_000}\r\n"], ids=["many", "long"])
+def test_an_answer_passes_however_much_stands_in_its_head(fields: str, tmp_path: Path) -> None:
+    raw = f"HTTP/1.1 200 OK\r\n{fields}Content-Length: 2\r\n\r\nok".encode()
+    with ReplayServer(Answer.raw(raw)) as server, RecordingProxy(server.url, tmp_path) as proxy:
+        assert exchange(proxy.url, post()) == raw
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [raw]
+
+
 def test_an_early_answer_passes_before_the_request_is_read(tmp_path: Path) -> None:
     refusal = Answer.json({"error": {"message": "too large"}}, status=413)
     script = [faults.Take(0.01), refusal, faults.Stall()]
