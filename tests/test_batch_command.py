@@ -259,6 +259,21 @@ def test_a_file_outside_of_the_folder_is_an_error_and_not_opened(tmp_path: Path,
     assert (done.returncode, len(server.requests)) == (1, 1)
 
 
+@pytest.mark.parametrize("redirected", [True, False])
+def test_an_input_that_is_piped_names_no_file(redirected: bool, tmp_path: Path) -> None:
+    """It would lie below /dev, where memory is shared as files."""
+    text = written(tmp_path, line("a"), line("b", picture("shm/a.jpg"))).read_bytes()
+    with ReplayServer(echo) as server:
+        arguments = [*command(tmp_path, server)]
+        arguments[arguments.index(str(tmp_path / "in.jsonl"))] = "/dev/stdin"
+        with open(tmp_path / "in.jsonl", "rb") as file:
+            source = {"stdin": file} if redirected else {"input": text}
+            done = subprocess.run(arguments, capture_output=True, timeout=60, env=environment(), **source)
+    assert (done.returncode, len(server.requests)) == (1, 1)
+    assert said(by_id(tmp_path)["a"]) == "a"
+    assert "got a pipe and 'shm/a.jpg'" in by_id(tmp_path)["b"]["error"]["message"]
+
+
 def test_a_file_that_is_not_there_is_an_error_and_nothing_is_sent(tmp_path: Path) -> None:
     written(tmp_path, line("a", picture("none.jpg")))
     with ReplayServer(echo) as server:

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from .. import AuthenticationError, Client, ConnectError, Retry, SvirError, TimedOut, batch
 from ..batches import Row
 from . import exits, meter, target, terminal
-from .batch_input import Line, Lines, opened
+from .batch_input import Line, Lines, folder_of, opened
 from .batch_output import Results
 
 _EPILOG = """\
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace, /) -> int:
     client.retry = Retry(attempts=arguments.attempts, max_retry_after=_PATIENCE)
     with client, opened(arguments.input) as file, Results(arguments.out, resume=arguments.resume) as results:
         try:
-            _answer(arguments, client, Lines(file, arguments.input.parent), results)
+            _answer(arguments, client, Lines(file, folder_of(arguments.input)), results)
         except (SvirError, KeyboardInterrupt):
             terminal.note(f"{results.count:,} results are in {arguments.out}; --resume goes on from there")
             raise

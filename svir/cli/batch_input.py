@@ -44,14 +44,20 @@ def opened(path: Path, /) -> BinaryIO:
         raise SourceError(f"expected a readable file, got {error.strerror}: {path}") from error
 
 
+def folder_of(path: Path, /) -> Path | None:
+    """Where the files lie that an input may refer to: its own folder, and none for what stands in for a pipe."""
+    is_pipe = not path.is_file() or path.absolute().parts[1:2] in (("dev",), ("proc",))
+    return None if is_pipe else path.parent
+
+
 class Lines:
     """The lines of a file, each read when it is asked for. The ids are kept: about 100 bytes of memory for each.
 
     Args:
-        folder: where the files lie that lines refer to.
+        folder: where the files lie that lines refer to, `None` for nowhere.
     """
 
-    def __init__(self, file: BinaryIO, folder: Path) -> None:
+    def __init__(self, file: BinaryIO, folder: Path | None) -> None:
         self._file = file
         self._folder = folder
         self._ids: set[str] = set()
@@ -92,7 +98,7 @@ def _request(text: bytes) -> dict[str, Any]:
     return request
 
 
-def attach(body: Any, folder: Path, /) -> None:
+def attach(body: Any, folder: Path | None, /) -> None:
     """Puts files where messages refer to them: `{"file": "a.jpg"}` in place of the URL of an image, video or audio.
 
     Raises:
@@ -116,14 +122,17 @@ def _parts(body: Any) -> Iterator[dict[str, Any]]:
         yield from (part for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
 
 
-def inside(folder: Path, name: Any, /) -> Path:
+def inside(folder: Path | None, name: Any, /) -> Path:
     """The path of a file in a folder or below it, links followed.
 
     A file of requests may come from somebody else: it must not send what lies elsewhere on this machine.
 
     Raises:
-        RequestError: the name is no relative path, has `..` in it, or leads out of the folder over a link.
+        RequestError: there is no folder, or the name is no relative path, has `..` in it, or leads out of the folder
+            over a link.
     """
+    if folder is None:
+        raise RequestError(f"expected an input in the folder of the files it names, got a pipe and {name!r:.200}")
     if not isinstance(name, str) or not name or "\0" in name:
         raise RequestError(f"expected the relative path of a file, got {name!r:.80}")
     path = Path(name)
