@@ -1,8 +1,9 @@
-"""`python -m benchmarks [NAME ...] [--quick] [--json FILE] [--plots DIR]`."""
+"""`python -m benchmarks [NAME ...] [--quick] [--minutes N] [--json FILE] [--plots DIR]`."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -11,13 +12,17 @@ from . import plots, report
 from .lab import Lab, Row
 
 NAMES = ("decode", "first", "threads", "upload", "long", "imports", "memory", "deadlines")
+ON_DEMAND = ("soak",)
+"""Only when they are named."""
+
+_NAMED = f"of {', '.join(NAMES)}, by default all of them; or {', '.join(ON_DEMAND)}"
 
 
 def main() -> None:
     """Measures, prints tables and what was reached, and writes what it is asked to."""
     options = _parser().parse_args()
     rows: dict[str, list[Row]] = {}
-    with Lab(quick=options.quick, say=_say) as lab:
+    with Lab(quick=options.quick, minutes=options.minutes, say=_say) as lab:
         for name in options.names or NAMES:
             module = import_module(f"{__package__}.{name}")
             rows[name] = module.measure(lab)
@@ -36,17 +41,24 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=import_module(__package__).__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("names", nargs="*", metavar="NAME", type=_name, help=f"of {', '.join(NAMES)}; by default all")
+    parser.add_argument("names", nargs="*", metavar="NAME", type=_name, help=_NAMED)
     parser.add_argument("--quick", action="store_true", help="a smoke check: a few seconds for each")
+    parser.add_argument("--minutes", type=_minutes, default=2.0, metavar="N", help="how long to soak; by default 2")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the raw figures")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write SVG plots (needs matplotlib)")
     return parser
 
 
 def _name(word: str) -> str:
-    if word not in NAMES:
-        raise argparse.ArgumentTypeError(f"expected one of {', '.join(NAMES)}, got {word}")
+    if word not in (*NAMES, *ON_DEMAND):
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join((*NAMES, *ON_DEMAND))}, got {word}")
     return word
+
+
+def _minutes(word: str) -> float:
+    if not 0.05 <= (minutes := float(word)) < math.inf:
+        raise argparse.ArgumentTypeError(f"expected at least 0.05 minutes, got {word}")
+    return minutes
 
 
 def _drawn(rows: dict[str, list[Row]], folder: Path) -> str:

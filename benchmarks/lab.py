@@ -81,10 +81,12 @@ class Lab:
     Args:
         quick: a smoke check, whose figures mean little.
         say: told what is being done.
+        minutes: how long to soak.
     """
 
-    def __init__(self, *, quick: bool, say: Callable[[str], object]) -> None:
+    def __init__(self, *, quick: bool, say: Callable[[str], object], minutes: float = 2.0) -> None:
         self.quick = quick
+        self.minutes = minutes
         self.say = say
         self._workers: dict[tuple[str, str], Worker] = {}
 
