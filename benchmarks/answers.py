@@ -36,11 +36,22 @@ def _arguments(piece: str) -> str:
 
 
 def _fat(piece: str) -> str:
-    """A chunk in the shape of mlx-vlm's: every key of the delta, null, and timings with each token."""
+    """A chunk in the shape of mlx-vlm's: every key of the delta, null, and other timings with each token."""
     nulls = '"reasoning_content":null,"reasoning":null,"tool_calls":null,"tool_call_id":null,"name":null'
     delta = f'{{"role":"assistant","content":{json.dumps(piece)},{nulls}}}'
     choice = f'{{"index":0,"finish_reason":null,"delta":{delta},"logprobs":null}}'
-    return f'{_START}"choices":[{choice}],"usage":null,"timings":{{"predicted_per_second":153.68095863803163}}}}'
+    return f'{_START}"choices":[{choice}],"usage":null,"timings":{{"predicted_per_second":{150 + _drawn(piece)!r}}}}}'
+
+
+def _padded(piece: str) -> str:
+    """A chunk in the shape of OpenAI's: behind its choices letters that hide how long the token is."""
+    letters = f"{_drawn(piece):.16f}"[2 : 14 - len(piece)]
+    return f'{_text(piece)[:-1]},"obfuscation":"{letters}"}}'
+
+
+def _drawn(piece: str) -> float:
+    """A number that changes from piece to piece."""
+    return sum(n * n * letter for n, letter in enumerate(piece.encode(), 3)) % 7919 / 7919
 
 
 KINDS: dict[str, Written] = {
@@ -48,6 +59,7 @@ KINDS: dict[str, Written] = {
     "reasoning": _reasoning,
     "arguments": _arguments,
     "fat": _fat,
+    "padded": _padded,
     "letters": _arguments,  # one character each
     "huge": _text,  # one event
 }
@@ -55,7 +67,7 @@ KINDS: dict[str, Written] = {
 
 def form(kind: str, /) -> str:
     """In which form a kind of answer is read: text, reasoning or arguments."""
-    return {"fat": "text", "letters": "arguments", "huge": "text"}.get(kind, kind)
+    return {"fat": "text", "padded": "text", "letters": "arguments", "huge": "text"}.get(kind, kind)
 
 
 _CALL = '{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"note","arguments":""}}]}'

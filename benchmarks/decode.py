@@ -14,7 +14,8 @@ KINDS = {
     "text": "text",
     "reasoning": "reasoning",
     "arguments": "tool arguments",
-    "fat": "text in mlx-vlm's deltas (every key null, timings)",
+    "fat": "text in mlx-vlm's deltas (every key null, other timings each time)",
+    "padded": "text in OpenAI's chunks (other padding each time)",
 }
 
 _FEW = {"openai": 800, "pydantic-ai": 400, "litellm": 400}

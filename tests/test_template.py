@@ -243,7 +243,13 @@ def test_most_payloads_of_an_answer_are_not_read_whole(monkeypatch: pytest.Monke
 def test_a_server_whose_chunks_all_differ_costs_few_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     read = counted(monkeypatch)
     heard([framed(chunk(content=str(n), obfuscation="x" * n)) for n in range(160)])
-    assert len(read) <= 160 + 8 + 10
+    assert len(read) <= 160 + 8 + 2  # eight at first, and one in 64 from there on
+
+
+def test_a_field_that_changes_now_and_then_costs_a_proof_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = counted(monkeypatch)
+    heard([framed(chunk(content=str(n), created=n // 10)) for n in range(1000)])
+    assert len(read) <= 2 * 100
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:

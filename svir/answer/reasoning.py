@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .chunks import Delta
@@ -73,7 +73,13 @@ class ThinkTags:
         self.inside: bool = False
         self.held: str = ""
 
-    def split(self, text: str, /) -> Iterator[Piece]:
+    def split(self, text: str, /) -> Iterable[Piece]:
+        """The pieces of a text that are certain; none is empty."""
+        if "<" not in text and not self.held:
+            return ((self.inside, text),)
+        return self._split(text)
+
+    def _split(self, text: str) -> Iterator[Piece]:
         text = self.held + text
         self.held = ""
         while text:

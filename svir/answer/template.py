@@ -21,9 +21,12 @@ from .draft import Draft
 from .reasoning import ThinkTags
 
 _LONGEST = 64 * 2**10
-_FREE, _EVERY = 8, 16
-"""Templates that may prove useless, and events that must come for each one more: some servers change another field
-with every token, and finding that out costs as much as reading two chunks."""
+_USEFUL = 4
+"""Chunks that must be like a template for it to have been worth its while: it costs as much as reading ten."""
+
+_PATIENCE, _PAUSE = 8, 64
+"""Templates that may prove useless one after the other, and events before another is tried then: some servers change
+another field with every token."""
 
 
 class Template:
@@ -53,9 +56,11 @@ class Template:
     def strings(self, run: Sequence[bytes], at: int, /) -> list[str]:
         """The strings of the payloads from a place on, up to one that is not like the others; none is empty."""
         strings: list[str] = []
-        if at <= 1 and len(run) > at + 1 and self.fits(run[at]) and (strings := self._of_all(run[at:])):
-            return strings
-        for payload in run[at:] if at else run:
+        if len(run) > 1:
+            run = run[at:]
+            if not self.fits(run[0]) or (at <= 1 and (strings := self._of_all(run))):
+                return strings
+        for payload in run:
             if not (payload.startswith(self._head) and payload.endswith(self._tail)):
                 break
             try:
@@ -85,7 +90,7 @@ class Template:
 
 
 class Templates:
-    """The template for the next payload.
+    """The template for the next payload: `now`, if there is one.
 
     Args:
         draft: the answer so far.
@@ -97,34 +102,44 @@ class Templates:
         self._draft = draft
         self._tags = tags
         self._surrogates = surrogates
-        self._none = Template(b"\x00", b"\x00", [], Text, "")  # fits no payload: no JSON begins so
         self._inside = False
-        self._made = 0
-        self.now = self._none
+        self._patience = _PATIENCE
+        self._made = self._next = 0
+        self.now: Template | None = None
 
     def learn(self, payload: bytes, chunk: Chunk, events: Sequence[Event], /) -> None:
-        """Makes a template of a chunk whose events these are, where that can be done."""
-        tags = self._tags
+        """Makes a template of a chunk that was read whole, where that can be done.
+
+        Args:
+            events: those of the chunk.
+        """
+        now, tags, count = self.now, self._tags, self._draft.events
+        if now is None and count < self._next:
+            return
         idle = not self._surrogates.high and (tags is None or not tags.held)
         inside = tags is not None and tags.inside
-        if idle and inside is self._inside and self.now.fits(payload):
+        if now is not None and idle and inside is self._inside and now.fits(payload):
             return
-        self.now, self._inside = self._none, inside
-        if idle and len(events) == 1 and self._made < _FREE + self._draft.events // _EVERY:
-            self._made += 1
+        if now is not None and count - self._made > _USEFUL:
+            self._patience = _PATIENCE
+        self.now = None
+        if idle and len(events) == 1 and count >= self._next:
+            self._patience -= 1
+            self._made, self._next = count, count + (0 if self._patience > 0 else _PAUSE)
+            self._inside = inside
             self.now = self._made_of(payload, chunk, events[0])
 
-    def _made_of(self, payload: bytes, chunk: Chunk, event: Event) -> Template:
+    def _made_of(self, payload: bytes, chunk: Chunk, event: Event) -> Template | None:
         place = _place(chunk)
         around = _around(payload, *place) if place is not None and len(payload) < _LONGEST else None
         into = self._into(event)
         if place is None or around is None or into is None:
-            return self._none
+            return None
         if self._tags is None or place[1] != "content":
             return Template(*around, *into, "\ud800")  # which is in no string
         # What a tag begins or ends is not what its own chunk brought.
         goes_on = isinstance(event, Reasoning if self._inside else Text)
-        return Template(*around, *into, "<") if goes_on else self._none
+        return Template(*around, *into, "<") if goes_on else None
 
     def _into(self, event: Event) -> tuple[list[str], Callable[[str], Event]] | None:
         """What takes the pieces of such events, and what makes the next one."""

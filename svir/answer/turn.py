@@ -89,7 +89,7 @@ class Turn:
 
         Each carries the answer so far.
         """
-        draft, tap, templates = self._draft, self._tap, self._templates
+        draft, tap, templates, take = self._draft, self._tap, self._templates, self._unpacker.take
         done = False
         try:
             for got in sse.payloads(blocks, last=DONE, limit=self._limits.event):
@@ -102,10 +102,10 @@ class Turn:
                     yield from self._aside(got)
                     run = self._last(got)
                 draft.now = self._clock()
-                at = 0
-                while at < len(run) and not done:
+                at, count = 0, len(run)
+                while at < count:
                     template = templates.now
-                    if tap is None and (texts := template.strings(run, at)):
+                    if template is not None and (texts := template.strings(run, at)):
                         at += len(texts)
                         draft.last_shown = draft.now
                         parts, event = template.parts, template.event
@@ -114,10 +114,19 @@ class Turn:
                             draft.shown += 1
                             parts.append(text)
                             yield event(text)
-                    else:
-                        done = run[at] == DONE
-                        yield from self._payload(run[at])
-                        at += 1
+                        continue
+                    payload = run[at]
+                    at += 1
+                    chunk = self._read(payload)
+                    if chunk is None:
+                        done = True
+                        break
+                    events = take(chunk)
+                    if tap is None:
+                        templates.learn(payload, chunk, events)
+                    yield from events
+                    if chunk.error is not None or chunk.choices is None:
+                        self._raise_reported(payload)
                 if done:
                     break
             ended(True)
@@ -228,24 +237,20 @@ class Turn:
 
     # One chunk
 
-    def _payload(self, payload: bytes) -> Iterator[Event]:
-        """The events of a payload that is read whole."""
-        draft = self._draft
-        draft.events += 1
+    def _read(self, payload: bytes) -> Chunk | None:
+        """A payload as a chunk, `None` for the end of the stream."""
+        self._draft.events += 1
         if self._tap is not None:
             self._tap(payload)
         if payload == DONE:
-            return
-        draft.chunks += 1
-        try:
-            chunk = chunks.decode(payload) if not self._surrogates.high else self._tolerant(payload)
-        except _REFUSED:
-            chunk = self._tolerant(payload)
-        events = self._unpacker.take(chunk)
-        self._templates.learn(payload, chunk, events)
-        yield from events
-        if chunk.error is not None or chunk.choices is None:
-            self._raise_reported(payload)
+            return None
+        self._draft.chunks += 1
+        if not self._surrogates.high:
+            try:
+                return chunks.decode(payload)
+            except _REFUSED:
+                pass
+        return self._tolerant(payload)
 
     def _tolerant(self, payload: bytes) -> Chunk:
         """A chunk that the typed decoder refused, or one that may go on with half a character."""

@@ -26,34 +26,35 @@ class Unpacker:
         self._last_verdict: tuple[Any, Any] = (None, None)
 
     def take(self, chunk: Chunk, /) -> list[Event]:
-        """The events of a chunk, in order."""
-        events: list[Event] = []
-        try:
-            self._take(chunk, events)
-        except RecursionError as error:
-            where = f"event {self._draft.events}"
-            raise ProtocolError(f"expected values that can be read, got one nested too deeply at {where}") from error
-        return events
+        """The events of a chunk, in order.
 
-    def _take(self, chunk: Chunk, events: list[Event]) -> None:
+        Raises:
+            ProtocolError: a value is nested too deeply to be written again.
+        """
         draft = self._draft
+        events: list[Event] = []
         if not draft.named:
             draft.name(chunk.id, chunk.model)
         if chunk.prompt_progress is not None:
             events.append(Progress(chunk.prompt_progress.processed, chunk.prompt_progress.total))
-        if verdicts := chunk.prompt_filter_results or chunk.prompt_annotations:
-            events += self._prompt_verdicts(verdicts)
-        for choice in chunk.choices or ():
-            if choice.index:
-                draft.note(f"choice {choice.index} not read")
-            else:
-                self._choice(choice, events)
+        try:
+            if verdicts := chunk.prompt_filter_results or chunk.prompt_annotations:
+                events += self._prompt_verdicts(verdicts)
+            for choice in chunk.choices or ():
+                if choice.index:
+                    draft.note(f"choice {choice.index} not read")
+                else:
+                    self._choice(choice, events)
+        except RecursionError as error:
+            got = f"one nested too deeply at event {draft.events}"
+            raise ProtocolError(f"expected values that can be read, got {got}") from error
         if chunk.usage is not None:
             draft.count(chunk.usage)
         elif chunk.x_groq is not None:
             draft.count(chunk.x_groq.usage)
         if chunk.timings:
             draft.timings = chunk.timings
+        return events
 
     def _choice(self, choice: Choice, events: list[Event]) -> None:
         draft, delta = self._draft, choice.delta
