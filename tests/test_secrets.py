@@ -34,6 +34,7 @@ def shown(error: BaseException) -> str:
     texts = [str(error), repr(error), repr(error.__dict__), repr(error.args)]
     texts += traceback.format_exception(error)
     texts += [line for trace in walk(error) for line in traceback.format_exception(trace)]
+    texts += [repr(vars(trace)) for trace in walk(error)]
     texts.append(pickle.dumps(error).decode("latin-1"))
     return "\n".join(texts)
 
@@ -129,7 +130,7 @@ def test_a_list_of_models_that_is_none_is_told_without_its_secrets(
 
 
 def test_a_payload_that_is_no_json_is_told_without_its_secrets(capfd: pytest.CaptureFixture[str]) -> None:
-    """Its causes too: a traceback shows them."""
+    """Its causes too: a traceback shows them, and Dask pickles them with all that they hold."""
 
     def answer(request: Request) -> Answer:
         return Answer(b'data: {"id": Bearer ' + request.headers["Authorization"].encode() + b"\n\n")

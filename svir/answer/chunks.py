@@ -128,8 +128,9 @@ def plain(payload: bytes, note: Callable[[str], None], /) -> Any:
     try:
         data = _loads(text, note)
         return _scrub(data, note, _STREAMED) if "\\u" in text else data
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(text, broken=text.lstrip()[:1] in ("{", "[")) from error
+    except (ValueError, RecursionError):
+        pass  # the parser's error keeps the whole text, and would take it along wherever this one is shown or pickled
+    raise Unreadable(text, broken=text.lstrip()[:1] in ("{", "["))
 
 
 def _loads(text: str, note: Callable[[str], None]) -> Any:
