@@ -36,7 +36,7 @@ examples:
 exit codes:
   0    every line is answered
   1    the output has errors, or the server refused everything
-  2    the command or a file is wrong: nothing was sent
+  2    the command is wrong, or a file cannot be read or written
   3    no connection, or a time limit
   130  interrupted (Ctrl-C)
 """
