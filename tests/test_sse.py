@@ -107,5 +107,24 @@ def test_an_event_over_the_limit_is_an_error_that_names_the_limit(blocks: list[b
         list(payloads(blocks, limit=100))
 
 
+@pytest.mark.parametrize(
+    "lines", [b"data: %b\n", b"data:%b\n", b"data: x\ndata: %b\n", b": %b\n", b"event: x\ndata: %b\n"]
+)
+def test_where_an_event_is_cut_does_not_change_what_it_may_take(lines: bytes) -> None:
+    most = lines % (b"x" * (100 - len(lines % b"")))
+    for event, taken in ((most, True), (most.replace(b"x", b"xx", 1), False)):
+        assert len(event) == (100 if taken else 101)
+        for cut in range(len(event)):
+            for blocks in ([event + b"\n"], [event[:cut], event[cut:] + b"\n"], [event[:cut], event[cut:], b"\n"]):
+                assert is_taken(blocks, 100) is taken
+
+
+def is_taken(blocks: list[bytes], limit: int) -> bool:
+    try:
+        return bool(flat(payloads(blocks, limit=limit)))
+    except TooLargeError:
+        return False
+
+
 def test_a_body_over_the_limit_in_small_events_is_none() -> None:
     assert len(flat(payloads([b"data: x\n\n" * 50], limit=100))) == 50

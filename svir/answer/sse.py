@@ -42,7 +42,7 @@ def payloads(
         blocks: the body, cut anywhere.
         last: a payload behind which nothing is expected: it is handed on when its line is complete, because
             some servers hold the blank line, or the connection, back.
-        limit: bytes that one event may take.
+        limit: bytes that one event may take, its blank line not included.
 
     Yields:
         Plain `bytes` for the data of an event, several lines joined by LF, empty ones left out; a list of them where
@@ -62,7 +62,7 @@ def payloads(
         if not pending:
             # Mostly a block is one HTTP chunk, and that one event. (`find`, because `in` takes twice as long.)
             line, _, rest = block.partition(b"\n")
-            if rest == b"\n" and line[:6] == b"data: " and 6 < len(line) <= limit and line.find(b"\r") < 0:
+            if rest == b"\n" and line[:6] == b"data: " and 6 < len(line) < limit and line.find(b"\r") < 0:
                 yield line[6:]
                 continue
         pending = True
@@ -124,13 +124,13 @@ class _Event:
             if self.open:
                 yield from self._close(bytes)
             return
+        if self.size + len(line) >= self._limit:
+            raise _too_large(self._limit)
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
             self.open = True
-            self.size += len(value) + 1
-            if self.size > self._limit:
-                raise _too_large(self._limit)
+            self.size += len(line) + 1
             self._data.append(value)
             if value == self._last and len(self._data) == 1 and value:
                 yield from self._close(bytes)
@@ -140,6 +140,7 @@ class _Event:
             yield Comment(value)
         elif name == b"event":
             self.open = True
+            self.size += len(line) + 1
             self._failed = value == b"error"
         elif name == b"error":
             yield Failure(value)
