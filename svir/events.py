@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec import Struct
@@ -211,7 +210,8 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
         complete: whether the whole answer came.
         repairs: what was accepted although the protocol does not allow it, each kind once, such as "no [DONE]".
         metrics: what the call cost.
-        reasoning_carrier: the field that brought the reasoning, "" for none, "tags" for think tags.
+        reasoning_carrier: the field that brought the reasoning, "tags" for think tags, "parts" for parts of a list of
+            content, "" for none.
         reasoning_details: opaque reasoning items (OpenRouter and others), raw and in order.
 
     Source: OpenAI's API reference, the chat completion object and its chunks.
@@ -325,10 +325,3 @@ Event = (
     Progress | Text | Reasoning | Refusal | ToolCallDelta | ToolCall | FilterReport | Usage | Completion | ToolResult
 )
 """What a stream yields; `ToolResult` comes from `Client.run` only."""
-
-
-def verdict_blocks(results: Any) -> bool:
-    """Whether a filter's verdict, or any part of it, says `filtered`."""
-    if isinstance(results, Mapping):
-        return results.get("filtered") is True or any(map(verdict_blocks, results.values()))
-    return isinstance(results, list) and any(map(verdict_blocks, results))

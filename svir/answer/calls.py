@@ -9,19 +9,19 @@ a known id continues that call, a new id or a name opens one, and neither contin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from uuid import uuid4
 
 import msgspec
 
 from ..errors import ProtocolError, TooLargeError
 from ..events import ToolCall, ToolCallDelta
-from .chunks import CallPiece
-
-Note = Callable[[str], None]
+from .chunks import CallPiece, Note
 
 
 class _Call:
+    """A call as it grows."""
+
     __slots__ = ("arguments", "id", "index", "name", "place")
 
     def __init__(self, place: int, index: int | None) -> None:

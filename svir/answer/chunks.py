@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from math import isfinite
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -21,9 +21,12 @@ from msgspec import Meta, Raw, Struct
 DONE = b"[DONE]"
 
 Count = Annotated[int, Meta(ge=0)]
-
+Note: TypeAlias = Callable[[str], None]
+"""Takes the kind of a repair; raises in strict mode."""
 
 _NOTHING = Raw()
+
+# The parts of a chunk, by the protocol's own names. A field that is not here is skipped, and never decoded.
 
 
 class Function(Struct, gc=False):
@@ -86,7 +89,7 @@ class GroqField(Struct, gc=False):
 
 
 class Chunk(Struct, gc=False):
-    """The fields of a chunk that svir uses; all others are skipped."""
+    """One decoded payload: the fields that svir uses."""
 
     choices: list[Choice] | None = None
     id: str | None = None
@@ -101,12 +104,17 @@ class Chunk(Struct, gc=False):
 
 
 decode: Callable[[bytes], Chunk] = msgspec.json.Decoder(Chunk).decode
-string: Callable[[bytes], str] = msgspec.json.Decoder(str).decode
-strings: Callable[[bytes], list[str]] = msgspec.json.Decoder(list[str]).decode
+decode_string: Callable[[bytes], str] = msgspec.json.Decoder(str).decode
+decode_strings: Callable[[bytes], list[str]] = msgspec.json.Decoder(list[str]).decode
 
 
 class Unreadable(ValueError):
-    """A payload that is no JSON object: `text` is what it holds; `broken`: it began like one, or is another value."""
+    """A payload that is no JSON object.
+
+    Args:
+        text: what it holds; of a JSON string, what that says.
+        broken: whether it is a spoilt chunk: JSON of another kind, or cut. False for plain words.
+    """
 
     def __init__(self, text: str, *, broken: bool) -> None:
         super().__init__(text)
@@ -114,7 +122,11 @@ class Unreadable(ValueError):
         self.broken = broken
 
 
-def plain(payload: bytes, note: Callable[[str], None], /) -> Any:
+def unnoted(kind: str, /) -> None:
+    """Takes the repairs of a payload that is only looked at."""
+
+
+def plain(payload: bytes, note: Note = unnoted, /) -> Any:
     """A payload as plain data, read with every known tolerance; each one used is given to `note`.
 
     Raises:
@@ -133,7 +145,7 @@ def plain(payload: bytes, note: Callable[[str], None], /) -> Any:
     raise Unreadable(text, broken=text.lstrip()[:1] in ("{", "["))
 
 
-def _loads(text: str, note: Callable[[str], None]) -> Any:
+def _loads(text: str, note: Note) -> Any:
     strange: list[str] = []
 
     def finite(digits: str) -> float | None:
@@ -154,7 +166,7 @@ def _loads(text: str, note: Callable[[str], None]) -> Any:
     return data
 
 
-def tolerant(payload: bytes, note: Callable[[str], None], /) -> Chunk:
+def tolerant(payload: bytes, note: Note, /) -> Chunk:
     """A chunk from a payload that the typed decoder refused.
 
     Its streamed strings may still hold halves of surrogate pairs: see `Surrogates`.
@@ -174,7 +186,7 @@ def tolerant(payload: bytes, note: Callable[[str], None], /) -> Chunk:
     return chunk
 
 
-def _fit(value: Any, kind: Any, path: str, note: Callable[[str], None]) -> Any:
+def _fit(value: Any, kind: Any, path: str, note: Note) -> Any:
     """`value` as `kind`; the parts that do not fit are converted or left out, each under its path.
 
     A struct is fitted field by field, a list item by item. "3" and 3.0 are counts.
@@ -199,7 +211,7 @@ def _fit(value: Any, kind: Any, path: str, note: Callable[[str], None]) -> Any:
     return msgspec.convert(value, lax[0], strict=False) if lax else None
 
 
-def _fit_items(values: list[Any], kind: Any, path: str, note: Callable[[str], None]) -> list[Any]:
+def _fit_items(values: list[Any], kind: Any, path: str, note: Note) -> list[Any]:
     if kind is Any:
         return values
     fitted = [_fit(value, kind, f"{path}[{n}]", note) for n, value in enumerate(values)]
@@ -232,7 +244,7 @@ _IN_DELTA = {
 _STREAMED = {"choices": {"delta": _IN_DELTA, "message": _IN_DELTA}}
 
 
-def _scrub(data: Any, note: Callable[[str], None], streamed: dict[str, Any] | None = None) -> Any:
+def _scrub(data: Any, note: Note, streamed: dict[str, Any] | None = None) -> Any:
     """Halves of surrogate pairs become U+FFFD, but for the strings that the next chunk may continue."""
     if isinstance(data, dict):
         below = streamed or {}
@@ -251,7 +263,7 @@ class Surrogates:
     def __init__(self) -> None:
         self.high: dict[tuple[str, int | None], str] = {}
 
-    def mend(self, chunk: Chunk, note: Callable[[str], None], /) -> None:
+    def mend(self, chunk: Chunk, note: Note, /) -> None:
         """Makes the streamed strings that are read encodable; a high half at an end waits for its low half."""
         for choice in chunk.choices or ():
             delta = choice.message if choice.delta is None else choice.delta
@@ -273,7 +285,7 @@ class Surrogates:
         self.high.clear()
         return Delta(**strings)
 
-    def _mend(self, key: tuple[str, int | None], text: Any, note: Callable[[str], None]) -> Any:
+    def _mend(self, key: tuple[str, int | None], text: Any, note: Note) -> Any:
         if not isinstance(text, str) or not text:
             return text
         text = self.high.pop(key, "") + text

@@ -21,7 +21,6 @@ from ..events import (
     Text,
     ToolCall,
     Usage,
-    verdict_blocks,
 )
 from .calls import Calls
 from .chunks import UsageField
@@ -42,7 +41,7 @@ _ALIASES = {
 
 
 class Draft:
-    """One answer as it grows.
+    """What the chunks of one answer brought so far, and what it adds up to.
 
     Args:
         strict: raise `ProtocolError` for a breach of the protocol instead of listing it.
@@ -66,6 +65,7 @@ class Draft:
         self.model: str = ""
         self.carrier: str = ""
         self.named: bool = False
+        """Whether both the id and the model came."""
         self.details: list[Any] = []
         self.logprobs: list[Any] = []
         self.reports: list[FilterReport] = []
@@ -75,6 +75,7 @@ class Draft:
         self.timings: dict[str, Any] | None = None
         self.matched_stop: Any = None
         self.annotated: bool = False
+        """Whether an asynchronous filter is at work, whose verdicts may come after the text."""
         self.blocked: bool = False
         self.complete: bool = False
         self._strict = strict
@@ -82,6 +83,7 @@ class Draft:
         self._repairs = dict.fromkeys(repairs, "")
         self._started = started
         self.shown: int = 0
+        """Chunks that showed something."""
         self._first_shown: float | None = None
         self.now = started
         """When the last bytes came."""
@@ -151,7 +153,8 @@ class Draft:
         self.model = self.model or model or ""
         self.named = bool(self.id and self.model)
 
-    def tick(self) -> None:
+    def count_shown(self) -> None:
+        """A chunk showed something."""
         self.last_shown = self.now
         self.shown += 1
         if self._first_shown is None:
@@ -163,13 +166,13 @@ class Draft:
         return (self.shown - 1) / window if self.shown > 1 and window >= 0.05 else None
 
     def report(self, source: str, results: Any, offsets: Any) -> FilterReport:
-        blocks = verdict_blocks(results)
-        self.blocked = self.blocked or (blocks and source == "answer")
-        report = FilterReport(source, results, offsets if isinstance(offsets, dict) else None, blocks)
+        filtered = _is_filtered(results)
+        self.blocked = self.blocked or (filtered and source == "answer")
+        report = FilterReport(source, results, offsets if isinstance(offsets, dict) else None, filtered)
         self.reports.append(report)
         return report
 
-    def count(self, field: UsageField | None) -> None:
+    def count_tokens(self, field: UsageField | None) -> None:
         """The last usage that is not empty wins: some servers send it with every chunk, growing."""
         if field is None:
             return
@@ -197,7 +200,7 @@ class Draft:
             self.note(f"two finish reasons: {clip(self.finish_reason, 40)}, {clip(reason, 40)}")
             self.finish_reason = max(self.finish_reason, reason, key=_weight)
 
-    def close(self, done: bool, framed: bool) -> Iterator[Event]:
+    def close(self, *, done: bool, framed: bool) -> Iterator[Event]:
         """The stream is over: the calls that may run, the usage, the completion.
 
         Args:
@@ -243,5 +246,13 @@ class Draft:
         self.note(kind, here=False)
 
 
+def _is_filtered(results: Any) -> bool:
+    """Whether a filter's verdict, or any part of it, says so."""
+    if isinstance(results, dict):
+        return results.get("filtered") is True or any(map(_is_filtered, results.values()))
+    return isinstance(results, list) and any(map(_is_filtered, results))
+
+
 def _weight(reason: str) -> int:
+    """Which of two finish reasons wins: the greater one."""
     return 3 if reason in _CUT else {"stop": 0, "tool_calls": 2}.get(reason, 1)

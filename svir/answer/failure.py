@@ -20,7 +20,7 @@ def in_body(body: bytes, /) -> Detail:
     A body of no known shape (HTML, plain text) gives an empty detail.
     """
     try:
-        data = chunks.plain(body, lambda kind: None)
+        data = chunks.plain(body)
     except chunks.Unreadable:
         return Detail()
     return in_data(data) or Detail()

@@ -23,7 +23,7 @@ def listed(document: bytes, /) -> list[Model]:
     if not document.strip():
         return []
     try:
-        data = chunks.plain(document, lambda kind: None)
+        data = chunks.plain(document)
     except chunks.Unreadable as error:
         raise ProtocolError(f"expected a list of models, got {clip(error.text)!r}") from error
     entries = data if isinstance(data, list) else _entries(data)

@@ -46,12 +46,13 @@ def parts(content: list[Any], /) -> Iterator[Piece]:
             yield False, part
         elif isinstance(part, dict):
             kind = part.get("type")
-            if kind in ("thinking", "reasoning"):
+            is_reasoning = kind in ("thinking", "reasoning")
+            if is_reasoning:
                 text = "".join(_texts(part.get(kind) or part.get("summary") or part.get("text")))
             else:
                 text = "".join(_texts(part.get("text"))) if kind in ("text", "output_text") else ""
             if text:
-                yield kind in ("thinking", "reasoning"), text
+                yield is_reasoning, text
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -100,6 +101,7 @@ class ThinkTags:
 
 
 def _hold_back(text: str, tag: str) -> tuple[str, str]:
+    """A text without the start of a tag at its end, and that start."""
     for size in range(min(len(tag) - 1, len(text)), 0, -1):
         if tag.startswith(text[-size:]):
             return text[:-size], text[-size:]

@@ -16,11 +16,13 @@ from msgspec.json import encode
 
 from ..events import Event, Reasoning, Refusal, Text, ToolCallDelta
 from . import chunks
-from .chunks import Chunk, Delta, Function, Surrogates, string
+from .chunks import Chunk, Delta, Function, Surrogates, decode_string
 from .draft import Draft
 from .reasoning import ThinkTags
 
 _LONGEST = 64 * 2**10
+"""Bytes of a payload that a template is made of: a token has fewer."""
+
 _USEFUL = 4
 """Chunks that must be like a template for it to have been worth its while: it costs as much as reading ten."""
 
@@ -30,16 +32,16 @@ another field with every token."""
 
 
 class Template:
-    __slots__ = ("_head", "_joint", "_mark", "_start", "_stop", "_tail", "event", "parts")
-
     """The bytes around the one string of a chunk, and what becomes of such a string.
 
     Args:
-        head, tail: what stands before and behind the string, quotes not included.
+        head, tail: what stands before and behind the string, which has its quotes.
         parts: takes the string.
         event: makes the event of it.
-        mark: what no string may hold that is to be treated so.
+        mark: what sends a string that holds it the long way: its chunk is read whole.
     """
+
+    __slots__ = ("_head", "_joint", "_mark", "_start", "_stop", "_tail", "event", "parts")
 
     def __init__(self, head: bytes, tail: bytes, parts: list[str], event: Callable[[str], Event], mark: str) -> None:
         self.parts = parts
@@ -50,7 +52,7 @@ class Template:
         self._mark = mark
 
     def fits(self, payload: bytes, /) -> bool:
-        """Whether a payload is like the one of this template up to its string, and from there on."""
+        """Whether a payload begins and ends like the one that the template was made of."""
         return payload.startswith(self._head) and payload.endswith(self._tail)
 
     def strings(self, run: Sequence[bytes], at: int, /) -> list[str]:
@@ -64,7 +66,7 @@ class Template:
             if not (payload.startswith(self._head) and payload.endswith(self._tail)):
                 break
             try:
-                text = string(payload[self._start : self._stop])
+                text = decode_string(payload[self._start : self._stop])
             except MsgspecError:
                 break
             if not text or self._mark in text:
@@ -82,7 +84,7 @@ class Template:
         if self._head + self._joint.join(pieces) + self._tail != b"\n".join(run):
             return []
         try:
-            strings = chunks.strings(b"[%b]" % b",\n".join(pieces))
+            strings = chunks.decode_strings(b"[%b]" % b",\n".join(pieces))
         except MsgspecError:
             return []
         alike = len(strings) == len(run) and "" not in strings and self._mark not in "".join(strings)
@@ -94,7 +96,7 @@ class Templates:
 
     Args:
         draft: the answer so far.
-        tags: the think tags in its text, if they are looked for.
+        tags: the think tags in its text, `None` when those are text.
         surrogates: what of a character waits for its other half.
     """
 
@@ -111,7 +113,8 @@ class Templates:
         """Makes a template of a chunk that was read whole, where that can be done.
 
         Args:
-            events: those of the chunk.
+            payload: the chunk as it came.
+            events: what it brought.
         """
         now, tags, count = self.now, self._tags, self._draft.events
         if now is None and count < self._next:
@@ -137,7 +140,7 @@ class Templates:
             return None
         if self._tags is None or place[1] != "content":
             return Template(*around, *into, "\ud800")  # which is in no string
-        # What a tag begins or ends is not what its own chunk brought.
+        # A chunk with a tag at its end brought the kind of piece that the next one will not.
         goes_on = isinstance(event, Reasoning if self._inside else Text)
         return Template(*around, *into, "<") if goes_on else None
 

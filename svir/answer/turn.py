@@ -20,7 +20,11 @@ from .unpack import Unpacker, numbered
 
 _STRAY = "line that is no field"
 _STRAY_LIMIT = 64 * 2**10
+"""Bytes of such lines that are kept: an error without framing is read from them."""
+
 _REFUSED = (msgspec.MsgspecError, RecursionError)
+"""What the typed decoder raises for a chunk that it does not take."""
+
 _KEEPALIVE = re.compile(rb"keepalive (\d{1,18})/(\d{1,18})\s*\Z")
 
 
@@ -68,7 +72,7 @@ class Turn:
         self._unpacker = Unpacker(self._draft, tags)
         self._templates = Templates(self._draft, tags, self._surrogates)
         self._strays: list[bytes] = []
-        self._stray = 0
+        self._stray_bytes = 0
 
     def events(
         self, blocks: Iterable[bytes], /, *, framed: bool = True, ended: Callable[[bool], object] = bool
@@ -79,7 +83,7 @@ class Turn:
             blocks: the body, cut anywhere.
             framed: whether the end of `blocks` is the end that the HTTP framing announced (the last chunk, the
                 Content-Length); without it a body that only stops proves nothing.
-            ended: called when nothing more will be read, with whether the answer is whole.
+            ended: called when nothing more will be read, with whether the answer is whole; its first call counts.
 
         Raises:
             ServerStreamError: the server reported a failure; `StreamOverflowError` for a context overflow.
@@ -130,7 +134,7 @@ class Turn:
                 if done:
                     break
             ended(True)
-            yield from self._end(done, framed)
+            yield from self._end(done=done, framed=framed)
         except SvirError as error:
             ended(False)
             yield from self._unpacker.rest(self._surrogates.rest())
@@ -169,7 +173,7 @@ class Turn:
             self._surrogates.mend(chunk, self._draft.note)
             yield from self._unpacker.take(chunk)
             self._raise_reported(document)
-            yield from self._end(True, True)
+            yield from self._end(done=True, framed=True)
         except SvirError as error:
             yield from self._unpacker.rest(self._surrogates.rest())
             self._attach(error)
@@ -200,10 +204,10 @@ class Turn:
             found = _KEEPALIVE.search(payload)
             return [Progress(int(found[1]), int(found[2]))] if found else []
         if isinstance(payload, sse.Stray):
-            if self._stray < _STRAY_LIMIT:
+            if self._stray_bytes < _STRAY_LIMIT:
                 self._strays.append(payload[:_STRAY_LIMIT])
-            self._stray += len(payload) + 1
-            if self._stray > self._limits.unframed:
+            self._stray_bytes += len(payload) + 1
+            if self._stray_bytes > self._limits.unframed:
                 limit = f"{self._limits.unframed} bytes (Limits.unframed)"
                 raise TooLargeError(f"expected lines that are no event to take at most {limit}, got more")
             if self._draft.chunks:
@@ -219,7 +223,7 @@ class Turn:
             return ()
         if payload != DONE:
             try:
-                chunks.plain(payload, _ignore)
+                chunks.plain(payload)
             except chunks.Unreadable as error:
                 if error.broken:
                     where = f"event {self._draft.events + 1}"
@@ -229,7 +233,7 @@ class Turn:
 
     def _reported(self, payload: bytes) -> StreamError:
         try:
-            data = chunks.plain(payload, _ignore)
+            data = chunks.plain(payload)
         except chunks.Unreadable as error:
             data = error.text
         detail = failure.in_data(data, named=True) or Detail(message=clip(payload.decode(errors="replace")))
@@ -275,7 +279,7 @@ class Turn:
 
     def _raise_reported(self, payload: bytes) -> None:
         try:
-            detail = failure.in_data(chunks.plain(payload, _ignore))
+            detail = failure.in_data(chunks.plain(payload))
         except chunks.Unreadable as error:  # a number or a depth that only the typed decoder passes over
             raise self._unreadable(error, payload) from error
         if detail is not None:
@@ -283,13 +287,13 @@ class Turn:
 
     # The end
 
-    def _end(self, done: bool, framed: bool) -> Iterator[Event]:
+    def _end(self, *, done: bool, framed: bool) -> Iterator[Event]:
         yield from self._unpacker.rest(self._surrogates.rest())
         if not self._draft.chunks:
             raise self._nothing()
         if self._strays:
             self._draft.note(_STRAY, here=False)
-        yield from self._draft.close(done, framed)
+        yield from self._draft.close(done=done, framed=framed)
 
     def _nothing(self) -> StreamError:
         """An empty stream, or one whose bytes were no events at all (a proxy that passed on an error as it was)."""
@@ -301,7 +305,3 @@ class Turn:
         error = TruncatedError(f"expected events, got the end of the stream after {got}")
         error.retryable = True
         return error
-
-
-def _ignore(kind: str) -> None:
-    """Takes the repairs of a payload that is only looked at."""

@@ -49,9 +49,9 @@ class Unpacker:
             got = f"one nested too deeply at event {draft.events}"
             raise ProtocolError(f"expected values that can be read, got {got}") from error
         if chunk.usage is not None:
-            draft.count(chunk.usage)
+            draft.count_tokens(chunk.usage)
         elif chunk.x_groq is not None:
-            draft.count(chunk.x_groq.usage)
+            draft.count_tokens(chunk.x_groq.usage)
         if chunk.timings:
             draft.timings = chunk.timings
         return events
@@ -65,7 +65,7 @@ class Unpacker:
             before = len(events)
             self._delta(delta, events)
             if len(events) > before:
-                draft.tick()
+                draft.count_shown()
         if choice.logprobs is not None:
             content = choice.logprobs.get("content")
             draft.logprobs.extend(content if isinstance(content, list) else ())
@@ -76,7 +76,7 @@ class Unpacker:
         if choice.matched_stop is not None:
             draft.matched_stop = choice.matched_stop
         if choice.usage is not None:
-            draft.count(choice.usage)
+            draft.count_tokens(choice.usage)
 
     def _delta(self, delta: Delta, events: list[Event]) -> None:
         """Reasoning, then text, then refusal, then calls: the order inside a delta that holds several."""
