@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answers import chunk
 from certificates import client_tls, server_tls
-from test_client import ONCE, chunk
 
 import svir
 from svir.testing import Answer, FaultServer
@@ -20,6 +20,8 @@ from svir.testing.faults import Script
 
 OPENED = Answer(b"").wire.removesuffix(b"0\r\n\r\n")
 """The head of a stream in HTTP chunks."""
+
+ONCE = svir.Retry(attempts=1)
 
 SOON = 10.0
 """Seconds in which everything here ends, on a machine with other work too."""

@@ -4,7 +4,6 @@ import base64
 import binascii
 import collections
 import enum
-import json
 import math
 import types
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pybase64
 import pytest
+from encoded import data_url, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,25 +23,6 @@ from svir.request.sources import BLOCK, Sources
 from svir.request.textfile import TextFile
 
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def written(fields: dict[str, Any]) -> bytes:
-    """The bytes of a request, which are as many as announced, twice."""
-    with Sources() as sources:
-        body = Body(fields, sources)
-        first = b"".join(body)
-        assert len(first) == body.length == len(body)
-        assert b"".join(body) == first
-    return first
-
-
-def read(fields: dict[str, Any]) -> Any:
-    """A request as the standard library reads it."""
-    return json.loads(written(fields))
-
-
-def data_url(type: str, data: bytes) -> str:
-    return f"data:{type};base64,{base64.b64encode(data).decode()}"
 
 
 class Word(enum.StrEnum):

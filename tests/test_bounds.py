@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from answers import DONE, HELLO, chunk
 from faulty import OPENED, bounded, client_of, failing, framed, nothing_left_behind, over_both, slots
-from test_client import DONE, HELLO, chunk
 
 import svir
 from svir.testing import Answer, ReplayServer
@@ -182,7 +182,7 @@ def test_ninety_nine_headers_are_taken() -> None:
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate", "raw deflate", "two members"])
 @pytest.mark.parametrize("cut", [1, 7, 10**6])
 def test_what_comes_packed_is_unpacked_wherever_it_is_cut(encoding: str, cut: int) -> None:
-    """H07: nobody asked for it, and some gateways do it all the same."""
+    """Nobody asked for it, and some gateways do it all the same."""
     packed = {
         "gzip": gzip.compress(HELLO) + b"\0\0\0",
         "x-gzip": gzip.compress(HELLO),
@@ -252,7 +252,7 @@ def test_a_document_that_drips_is_kept_without_the_cost_of_its_drops() -> None:
             assert client.complete("hi", stream=False).text == "x" * 20_000
 
 
-def test_more_tool_calls_than_allowed() -> None:
+def test_more_tool_calls_than_allowed_are_an_error_that_names_the_limit() -> None:
     calls = [{"index": number, "id": f"c{number}", "function": {"name": "f", "arguments": "{}"}} for number in range(9)]
     delta = {"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}
     with ReplayServer(b"data: " + json.dumps(delta).encode() + b"\n\n") as server:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from answers import HELLO, chunk
 from certificates import client_tls, server_tls
 from faulty import OPENED, PHOTO, SOON, bounded, client_of, failing, nothing_left_behind, over_both, stream_of
-from test_client import HELLO, chunk
 from urllib3.util import wait_for_read
 
 import svir

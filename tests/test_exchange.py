@@ -1,20 +1,16 @@
 """What is sent again, what is left out, and what a server may say before it has the whole request."""
 
 import json
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import BinaryIO
+from contextlib import contextmanager
 
 import pytest
-from test_client import HELLO
+from answers import HELLO, error
+from faulty import PHOTO, failing
 
 import svir
 from svir.testing import Answer, ReplayServer
-
-STREAMS = Path(__file__).parent / "streams"
+from svir.testing.faults import HalfClose, Take
 
 
 @contextmanager
@@ -25,11 +21,6 @@ def client_without_sleep(url: str, **options: object) -> Iterator[tuple[svir.Cli
         client._sleep = waits.append
         client._jitter = lambda: 1.0
         yield client, waits
-
-
-def error(status: int, message: str = "no", **headers: str) -> Answer:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer.json({"error": {"message": message}}, status=status, headers=named)
 
 
 # (name, first answer, whether a second try is made)
@@ -114,61 +105,10 @@ def test_a_wait_beyond_the_bound_is_not_waited_but_told() -> None:
     assert (caught.value.retry_after, waits, len(server.requests)) == (99999.0, [], 1)
 
 
-def test_a_kept_connection_that_the_server_closed_costs_no_try() -> None:
-    with raw_server([HELLO_RAW, None, HELLO_RAW]) as url, svir.Client(url, retry=svir.Retry(attempts=1)) as client:
-        assert client.complete("hi").metrics.tries == 1
-        completion = client.complete("hi")
-    assert (completion.text, completion.metrics.tries) == ("Hello, world", 1)
-
-
 def test_a_fresh_connection_that_ends_without_an_answer_is_an_error() -> None:
-    with raw_server([None]) as url, svir.Client(url, retry=svir.Retry(attempts=1)) as client:
+    with failing([Take()]) as (client, _):
         with pytest.raises(svir.ConnectError, match="expected an answer"):
             client.complete("hi")
-
-
-HELLO_RAW = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(HELLO) + HELLO
-
-
-def content_length(reader: BinaryIO) -> int:
-    """Reads the head of a request; 0 when the connection ends in its place."""
-    found = 0
-    while (line := reader.readline().rstrip()) or found:
-        if not line:
-            break
-        if line.lower().startswith(b"content-length:"):
-            found = int(line.split(b":")[1])
-    return found
-
-
-@contextmanager
-def raw_server(answers: list[bytes | None]) -> Iterator[str]:
-    """Answers request by request on as many connections as it takes; None closes the connection without a word."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    waiting = iter(answers)
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection, suppress(OSError), connection.makefile("rb") as reader:
-                while length := content_length(reader):
-                    reader.read(length)
-                    answer = next(waiting, None)
-                    if answer is None:
-                        break
-                    connection.sendall(answer)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(10)
 
 
 # (name, what the server says, the fields that are then left out)
@@ -230,137 +170,20 @@ def test_strict_mode_leaves_nothing_out() -> None:
 
 
 def test_a_connection_over_which_a_request_was_not_wholly_sent_is_not_used_again() -> None:
-    photo = svir.Image(b"\x89PNG\r\n\x1a\n" + bytes(20_000_000))
-    refusal = b'{"error":{"message":"no"}}'
-    early = b"HTTP/1.1 413 No\r\nContent-Length: %d\r\n\r\n%b" % (len(refusal), refusal)
-    with hasty_server([early, HELLO_RAW]) as url, svir.Client(url) as client:
+    with failing([Take(0.01), error(413), Take()], [Take(), Answer(HELLO)]) as (client, server):
         with pytest.raises(svir.RejectedError, match="expected status 200, got 413: no"):
-            client.complete(svir.user("What is this?", photo))
+            client.complete(svir.user("What is this?", PHOTO))
         assert client.complete("hi").text == "Hello, world"
-
-
-@contextmanager
-def hasty_server(answers: list[bytes]) -> Iterator[str]:
-    """Answers each connection after its first bytes, and keeps reading until the client closes it."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        for answer in answers:
-            connection, _ = listener.accept()
-            with connection, suppress(OSError):  # how a client ends that had not sent all
-                connection.recv(65536)
-                connection.sendall(answer)
-                while connection.recv(65536):
-                    pass
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.close()
-        thread.join(10)
+    assert server.connections == 2
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["and closes", "and resets"])
 @pytest.mark.parametrize("status", [401, 413])
 def test_a_server_that_answers_before_it_has_the_request_is_heard_every_time(status: int, reset: bool) -> None:
-    photo = svir.Image(b"\x89PNG\r\n\x1a\n" + bytes(20_000_000))
-    with early_server(status, reset) as url, svir.Client(url, retry=svir.Retry(attempts=1)) as client:
+    """What closes with unread bytes in its buffer resets the connection."""
+    early = error(status, "too big", Connection="close")
+    with failing([Take(0.0), early] if reset else [Take(0.0), early, HalfClose()]) as (client, _):
         for _ in range(25):
             with pytest.raises(svir.StatusError) as caught:
-                client.complete(svir.user("What is this?", photo))
+                client.complete(svir.user("What is this?", PHOTO))
             assert (caught.value.status, caught.value.message) == (status, "too big")
-
-
-@contextmanager
-def early_server(status: int, reset: bool) -> Iterator[str]:
-    """Reads 512 bytes of each request, answers and closes, with FIN or with RST."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    body = b'{"error":{"message":"too big"}}'
-    answer = b"HTTP/1.1 %d No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body)) + body
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection, suppress(OSError):
-                connection.recv(512)
-                connection.sendall(answer)
-                if not reset:
-                    connection.shutdown(socket.SHUT_WR)
-                    while connection.recv(65536):
-                        pass
-                # With unread bytes in its buffer the kernel answers further ones with RST.
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(10)
-
-
-# (what people write, the URL that is asked)
-BASES = [
-    ("http://localhost:1234", "http://localhost:1234/v1/models"),
-    ("http://localhost:1234/", "http://localhost:1234/v1/models"),
-    ("http://localhost:1234/v1", "http://localhost:1234/v1/models"),
-    ("http://localhost:1234/v1//", "http://localhost:1234/v1/models"),
-    ("https://name.openai.azure.com/openai/v1/", "https://name.openai.azure.com/openai/v1/models"),
-    ("http://host/proxy", "http://host/proxy/v1/models"),
-    ("http://[::1]:8080", "http://[::1]:8080/v1/models"),
-    ("HTTP://Host:80/v1", "http://Host:80/v1/models"),
-]
-
-
-@pytest.mark.parametrize(("written", "asked"), BASES)
-def test_a_base_url_is_taken_with_and_without_v1(written: str, asked: str) -> None:
-    assert svir.Client(written)._wire.address.url("/models") == asked
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        "",
-        "localhost:1234",
-        "ftp://host",
-        "http://",
-        "http://user:secret@host",
-        "http://secret@host/v1",
-        "http://host/v1?key=secret",
-        "http://host/v1#secret",
-        "http://host/v1?",
-        "http://host:99999",
-        "http://ho st/",
-        "http://host\r\nX: secret/",
-    ],
-)
-def test_a_base_url_of_another_kind_is_refused_without_showing_it(written: str) -> None:
-    with pytest.raises(svir.RequestError) as caught:
-        svir.Client(written)
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [{"X\r\nY": "a"}, {"X": "secret\r\nY: b"}, {"X": "secret\0"}, {"X": "secret\u20ac"}, {"": "a"}, {"X Y": "a"}],
-)
-def test_a_header_that_would_break_out_of_its_line_is_refused_without_showing_its_value(
-    headers: dict[str, str],
-) -> None:
-    with pytest.raises(svir.RequestError) as caught:
-        svir.Client("http://localhost", headers=headers)
-    assert "secret" not in str(caught.value)
-
-
-def test_a_key_that_would_break_out_of_its_line_is_refused_before_anything_is_sent() -> None:
-    with ReplayServer(HELLO) as server, svir.Client(server.url, api_key="secret\r\nX: y") as client:
-        with pytest.raises(svir.RequestError) as caught:
-            client.complete("hi")
-    assert "secret" not in str(caught.value)
-    assert server.connections == 0

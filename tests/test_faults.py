@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from answers import DONE, HELLO, chunk
 from faulty import (
     OPENED,
     PHOTO,
@@ -24,7 +25,6 @@ from faulty import (
     stream_of,
 )
 from msgspec import structs
-from test_client import DONE, HELLO, chunk
 from urllib3.util import wait_for_read
 
 import svir
@@ -340,7 +340,7 @@ STALE: dict[str, Script] = {
 @pytest.mark.parametrize("asked", ["hi", svir.user("?", PHOTO)], ids=["small", "large"])
 @pytest.mark.parametrize("stale", STALE)
 def test_a_kept_connection_that_ends_costs_one_repeat_and_no_try(stale: str, asked: Any, tls: bool) -> None:
-    """H02: not a byte of an answer came, so that the request may go out again, from its start."""
+    """Not a byte of an answer came, so that the request may go out again, from its start."""
     with failing(STALE[stale], [Take(), Answer(HELLO)], tls=tls) as (client, server):
         assert client.complete("hi").metrics.tries == 1
         if stale == "ended while it was idle":

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_client import DONE, HELLO, chunk
-from test_exchange import HELLO_RAW, error, raw_server
+from answers import DONE, HELLO, called, chunk, error
 
 import svir
-from svir.testing import Answer, ReplayServer
+from svir.testing import Answer, FaultServer, ReplayServer
+from svir.testing.faults import Script, Take
 
 Told = list[svir.RequestInfo | svir.ResponseInfo | svir.ErrorInfo]
 
@@ -222,7 +222,8 @@ def test_what_fails_before_anything_is_sent_is_no_call(tmp_path: Path) -> None:
 
 
 def test_a_kept_connection_that_the_server_closed_is_one_more_try() -> None:
-    with raw_server([HELLO_RAW, None, HELLO_RAW]) as url, told_client(url) as (client, told):
+    scripts: list[Script] = [[Take(), Answer(HELLO), Take()], [Take(), Answer(HELLO)]]
+    with FaultServer(*scripts) as server, told_client(server.url) as (client, told):
         client.complete("hi")
         client.complete("hi")
     assert kinds(told) == ["1", "answer", "1", "ConnectError+", "2", "answer"]
@@ -296,7 +297,8 @@ def test_the_events_of_a_client_without_hooks_pass_through_nothing() -> None:
 
 
 def test_every_round_of_a_tool_loop_is_a_call() -> None:
-    from test_tools import add, called
+    def add(a: int, b: int) -> int:
+        return a + b
 
     with ReplayServer(called(("add", '{"a": 1, "b": 2}')), HELLO) as server, told_client(server.url) as (client, told):
         list(client.run("hi", tools=[add]))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from test_body import data_url, read
+from encoded import data_url, read
 
 import svir
 from svir.request import files

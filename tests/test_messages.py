@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_body import data_url, read
+from encoded import data_url, read
 
 import svir
 from svir.request.media import Audio, Image, Video

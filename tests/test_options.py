@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from test_body import read
+from encoded import read
 
 import svir
 from svir.request.options import Options, checked

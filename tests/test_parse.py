@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 import pytest
+from answers import DONE, chunk
 from msgspec import Meta
-from test_client import DONE, chunk
 
 import svir
 from svir.testing import Answer, ReplayServer

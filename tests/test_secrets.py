@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answers import DONE, HELLO, chunk
 from faulty import client_of, failing, stream_of
-from test_client import DONE, HELLO, chunk
-from test_tls import without_proxies
-from tunnels import TunnelProxy
+from tunnels import TunnelProxy, without_proxies
 
 import svir
 from svir.testing import Answer, ReplayServer, Request
@@ -257,7 +256,7 @@ def test_a_key_that_is_no_secret_is_no_hole_in_other_words(key: str) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(status: int) -> None:
-    """H04: another host gets neither the key nor the request, and the caller is told the address."""
+    """Another host gets neither the key nor the request, and the caller is told the address."""
     with ReplayServer(HELLO) as other:
         there = redirect(other.url + "/v1/chat/completions?state=secret", status=status)
         with ReplayServer(there) as server, svir.Client(server.url, **SECRETS) as client:
@@ -330,6 +329,18 @@ def test_a_header_is_sent_once_however_it_is_spelt() -> None:
     assert sorted(sent) == sorted(set(sent))
     assert request.headers["Authorization"] == "Bearer k"
     assert request.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"X\r\nY": "a"}, {"X": "secret\r\nY: b"}, {"X": "secret\0"}, {"X": "secret\u20ac"}, {"": "a"}, {"X Y": "a"}],
+)
+def test_a_header_that_would_break_out_of_its_line_is_refused_without_showing_its_value(
+    headers: dict[str, str],
+) -> None:
+    with pytest.raises(svir.RequestError) as caught:
+        svir.Client("http://localhost", headers=headers)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("sign", ["\r", "\n", "\r\n", "\0"])

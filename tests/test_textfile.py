@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from encoded import read, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_body import read, written
 
 import svir
 from svir.request import sources as sources_module
@@ -25,7 +25,7 @@ def contents_of(source: Any) -> str:
     return text.removeprefix('<file name="n">\n').removesuffix("\n</file>")
 
 
-# (name, the character, the bytes of it in a JSON string): wire-protocol.md, 2.3
+# (name, the character, the bytes of it in a JSON string), by RFC 8259, section 7
 ESCAPES = [
     ("a quotation mark", '"', 2),
     ("a backslash", "\\", 2),

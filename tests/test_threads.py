@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from answers import DONE, HELLO, chunk
 from certificates import client_tls, server_tls
 from faulty import SOON, bounded, client_of, failing, nothing_left_behind, over_both, slots, stream_of
-from test_client import DONE, HELLO, chunk
 
 import svir
 from svir import errors, events
@@ -84,7 +84,7 @@ def test_a_slow_stream_holds_up_no_other() -> None:
 
 
 def test_twenty_errors_take_no_slot_of_the_pool() -> None:
-    """H09: a status that is raised gives its connection back, or ends it."""
+    """A status that is raised gives its connection back, or ends it."""
     no = Answer.json({"error": {"message": "slow down"}}, status=429)
     with ReplayServer(*[no] * 20, HELLO) as server, client_of(server.url, max_connections=1) as client:
         for _ in range(20):

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from answers import DONE, HELLO, chunk
 from faulty import OPENED, PHOTO, SOON, bounded, client_of, failing, framed, over_both, stream_of
-from test_client import DONE, HELLO, chunk
 
 import svir
 from svir.testing import Answer, ReplayServer
@@ -164,14 +164,14 @@ def test_a_wait_that_the_server_asks_for_counts_for_total() -> None:
 
 
 def test_a_long_prompt_is_waited_for_longer_than_a_silence() -> None:
-    """T01: the first event may take its time, whatever the limit of the silence after it."""
+    """The first event may take its time, whatever the limit of the silence after it."""
     slow = Answer([(HELLO, 0.4)])
     with ReplayServer(slow) as server, client_of(server.url, timeout=svir.Timeout(first=30.0, idle=0.2)) as client:
         assert client.complete("hi").text == "Hello, world"
 
 
 def test_keep_alives_keep_a_stream_alive() -> None:
-    """T03: any byte ends a silence."""
+    """Any byte ends a silence."""
     comments = [(b": keepalive\n\n", 0.05)] * 12
     steps = [(chunk("a"), 0.0), *comments, (chunk("b", "stop") + DONE, 0.0)]
     with ReplayServer(steps) as server, client_of(server.url, timeout=svir.Timeout(idle=0.5)) as client:

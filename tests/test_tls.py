@@ -7,10 +7,10 @@ import warnings
 from pathlib import Path
 
 import pytest
+from answers import DONE, HELLO, chunk
 from certificates import client_tls, server_tls
 from faulty import ONCE, PHOTO, SOON, bounded, client_of, failing, nothing_left_behind, slots
-from test_client import DONE, HELLO, chunk
-from tunnels import TunnelProxy
+from tunnels import TunnelProxy, without_proxies
 
 import svir
 from svir.testing import Answer, ReplayServer
@@ -153,7 +153,7 @@ def test_limits_hold_through_a_tunnel(over: str) -> None:
     assert caught.value.phase == "connect"
 
 
-def test_a_proxy_that_says_no_to_a_tunnel() -> None:
+def test_a_proxy_that_says_no_to_a_tunnel_is_a_connect_error_in_its_words() -> None:
     no = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
     with failing([Take(), no]) as (_, proxy), client_of("https://example.invalid", proxy=proxy.url) as client:
         with bounded(), pytest.raises(svir.ConnectError, match="407 Proxy Authentication Required"):
@@ -216,12 +216,6 @@ def test_which_hosts_are_reached_through_a_proxy_of_the_environment(
     monkeypatch.setenv("NO_PROXY", no_proxy)
     address = svir.Client(f"{scheme}://{host}")._wire.address
     assert (address.proxy.url if address.proxy else None) == ("http://proxy.invalid:3128" if used else None)
-
-
-def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUEST_METHOD"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
 
 
 def test_an_address_in_brackets_is_connected_to() -> None:

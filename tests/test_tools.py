@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from test_client import DONE, HELLO, chunk
+from answers import DONE, HELLO, called, chunk
 
 import svir
 from svir.run import Run
@@ -50,17 +50,6 @@ def get_weather(city: str, days: int = 1) -> Weather:
 def add(a: int, b: int) -> int:
     """Adds."""
     return a + b
-
-
-def called(*calls: tuple[str, str], finish: str = "tool_calls", text: str = "") -> bytes:
-    """An answer that calls functions by name with arguments."""
-    pieces = [
-        {"index": n, "id": f"id{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
-        for n, (name, arguments) in enumerate(calls)
-    ]
-    delta = {"tool_calls": pieces, "content": text or None}
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return b"data: " + json.dumps({"id": "c1", "model": "m", "choices": [choice]}).encode() + b"\n\n" + DONE
 
 
 def bodies(server: ReplayServer) -> list[dict[str, Any]]:

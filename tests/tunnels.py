@@ -1,4 +1,4 @@
-"""A proxy on loopback that opens tunnels."""
+"""What the tests of proxies share: one on loopback that opens tunnels, and an environment that names none."""
 
 import select
 import socket
@@ -6,8 +6,16 @@ import ssl
 from http.client import HTTPMessage
 from typing import Any
 
+import pytest
+
 from svir.testing.loopback import Peer
 from svir.testing.server import ReplayServer
+
+
+def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUEST_METHOD"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
 
 
 class TunnelProxy(ReplayServer):
