@@ -35,7 +35,6 @@ from .errors import (
     ConnectError,
     ContentFilterError,
     ContextOverflowError,
-    Limits,
     NotAStreamError,
     OutputError,
     ProtocolError,
@@ -69,13 +68,15 @@ from .events import (
     Usage,
 )
 from .hooks import ErrorInfo, RequestInfo, ResponseInfo
+from .limits import Limits
 from .request.media import Audio, Image, Video
 from .request.messages import assistant, developer, system, tool_result, user
 from .request.options import Options
 from .request.schema import json_schema
 from .request.textfile import TextFile
 from .stream import Stream
-from .wire.call import Cancel, Timeout
+from .wire.call import Timeout
+from .wire.cancel import Cancel
 from .wire.retry import Retry
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 from .request.messages import Messages, as_list
 from .request.options import Options, Settings
 from .request.schema import json_schema
-from .wire.call import Cancel
+from .wire.cancel import Cancel
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

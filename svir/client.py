@@ -12,17 +12,20 @@ from typing import Any, Final, Unpack
 from . import asking
 from .answer import models
 from .answer.turn import Turn
-from .errors import Limits, RequestError, SvirError
+from .errors import RequestError, SvirError
 from .events import Completion, Model
 from .exchange import JSON, STREAM, Exchange
 from .hooks import ErrorInfo, Hooks, RequestInfo, ResponseInfo, Watch
-from .request import options as fields
+from .limits import Limits
 from .request.messages import Messages, as_list
 from .request.options import Options
+from .request.options import checked as checked_options
 from .stream import Reading, Stream
 from .wire import address
-from .wire.call import Call, Cancel, Timeout
-from .wire.connection import Answer, Wire
+from .wire.answer import Answer
+from .wire.call import Call, Timeout
+from .wire.cancel import Cancel
+from .wire.connection import Wire
 from .wire.headers import checked as checked_headers
 from .wire.retry import Attempts, Retry
 
@@ -100,6 +103,7 @@ class Client:
         self._headers = dict(headers or {})
         self._wire = Wire(address.parse(base_url, proxy), max_connections=max_connections, ssl_context=ssl_context)
         self._refused: set[str] = set()
+        """Optional fields that the server is known to refuse."""
         self._sleep: Callable[[float], object] = time.sleep
         self._jitter: Callable[[], float] = random.random
         checked_headers(self._headers)
@@ -234,7 +238,7 @@ class Client:
         request |= {"messages": as_list(messages), "stream": stream}
         if stream:
             request["stream_options"] = {"include_usage": True}
-        return request | fields.checked(options, extra)
+        return request | checked_options(options, extra)
 
     def _open(
         self,

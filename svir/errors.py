@@ -24,30 +24,10 @@ def clip(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-class Limits(Struct, frozen=True, kw_only=True):
-    """Bounds on what an answer may cost; a breach raises `TooLargeError`.
-
-    Args:
-        event: bytes of one SSE event. An image in an answer is tens of MiB of base64.
-        tool_calls: tool calls in one answer.
-        error_body: bytes read of the body of an error status; the rest is not waited for.
-        error_wait: seconds that the body of an error status may take.
-        document: bytes of an answer that is no stream (`stream=False`, the list of models).
-        head: bytes of the status line and the headers, interim answers included.
-        headers: how many headers; the standard library takes no more than 99.
-        decompressed: bytes that a compressed answer unpacks to; svir asks for none.
-        unframed: bytes of lines that belong to no event, such as a page sent in place of a stream.
-    """
-
-    event: int = 64 * 2**20
-    tool_calls: int = 1024
-    error_body: int = 64 * 2**10
-    error_wait: float = 5.0
-    document: int = 64 * 2**20
-    head: int = 64 * 2**10
-    headers: int = 99
-    decompressed: int = 128 * 2**20
-    unframed: int = 16 * 2**20
+def words_of(error: BaseException | None, /) -> str:
+    """An error of the system or a library in its own words, without its number; its class when it has none."""
+    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return clip(said) or error.__class__.__name__
 
 
 class Detail(Struct, frozen=True, kw_only=True):
@@ -299,8 +279,8 @@ def is_about_fields(error: SvirError) -> bool:
     return type(error) is RejectedError and error.status in (400, 422)
 
 
-def said(error: SvirError) -> str:
-    """What a rejection names: its message and parameter, or its whole body when it has no message."""
+def rejection(error: SvirError) -> str:
+    """What a server rejects, in its words: its message and parameter, or its whole body when it has no message."""
     if not isinstance(error, StatusError):
         return ""
     return f"{error.message or error.body} {error.param or ''}"

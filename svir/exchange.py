@@ -9,15 +9,17 @@ from typing import Any
 
 from . import errors
 from .answer import failure
-from .errors import Detail, Limits, NotAStreamError, SvirError, clip
+from .errors import Detail, NotAStreamError, SvirError, clip
 from .hooks import Watch
+from .limits import Limits
 from .request import options
 from .request.body import Body
 from .request.sources import Sources
 from .wire import retry
 from .wire.address import without_query
+from .wire.answer import Answer
 from .wire.call import Call
-from .wire.connection import Answer, Wire
+from .wire.connection import Wire
 from .wire.headers import Headers
 from .wire.retry import Attempts
 
@@ -37,7 +39,7 @@ class Exchange:
         path: below the base URL.
         watch: what the hooks are told through.
         wanted: the media type of a good answer.
-        limits: bounds on the body of an error.
+        limits: bounds on the answer.
         fields: the request; without it the method is GET.
         on_upload: see `Client.stream`.
         refused: optional fields that this server is known to refuse; what is learnt is added.
@@ -72,7 +74,7 @@ class Exchange:
         self._on_upload = on_upload
         self._refused = set() if refused is None else refused
         self._may_leave_out = may_leave_out
-        self._sent = Headers()
+        self._sent_headers = Headers()
         self._sources = Sources()
         self._body: Body | None = None
         self._left_out: set[str] = set()
@@ -112,10 +114,10 @@ class Exchange:
         self._watch.fails(error, again=True)
 
     def _try(self) -> Answer:
-        self._sent = headers = Headers({"Accept": self._wanted, **self._headers()})
+        self._sent_headers = headers = Headers({"Accept": self._wanted, **self._headers()})
         method, blocks, length = "GET", None, 0
         if self._body is not None:
-            method, blocks, length = "POST", _watched(self._body, self._on_upload), self._body.length
+            method, blocks, length = "POST", self._uploaded(self._body), self._body.length
             headers |= {"Content-Type": JSON, "Content-Length": str(length)}
         self._watch.sends(method, self._wire.address.url(self._path), self._fields or {}, length)
         answer = self._wire.send(self._call, method, self._path, headers, blocks, self._limits)
@@ -123,9 +125,12 @@ class Exchange:
         self._check(answer)
         return answer
 
+    def _uploaded(self, body: Body) -> Iterable[bytes]:
+        return body if self._on_upload is None else _Upload(body, self._on_upload)
+
     def conceal(self, error: SvirError, /) -> None:
         """Takes out of an error what this request told the server in confidence, if the server repeats it."""
-        self._wire.conceal(error, self._sent)
+        self._wire.conceal(error, self._sent_headers)
 
     def _check(self, answer: Answer) -> None:
         """Raises what the head of the answer says, unless it is the wanted one."""
@@ -159,7 +164,7 @@ class Exchange:
         """
         if self._fields is None or not self._may_leave_out or self.repairs or not errors.is_about_fields(error):
             return False
-        names = options.refused(self._fields, errors.said(error))
+        names = options.refused(self._fields, errors.rejection(error))
         if names:
             self._leave_out(names)
         return bool(names)
@@ -171,11 +176,7 @@ class Exchange:
         self.repairs += [f"{name} left out, because the server refused it" for name in sorted(names)]
 
 
-def _watched(body: Body, on_upload: Callable[[int, int], object] | None) -> Iterable[bytes]:
-    return body if on_upload is None else _Watched(body, on_upload)
-
-
-class _Watched:
+class _Upload:
     """A body that tells how much of it was taken: a block is, when the next one is asked for."""
 
     def __init__(self, body: Body, on_upload: Callable[[int, int], object]) -> None:

@@ -12,8 +12,8 @@ from .errors import Cancelled, SvirError
 from .events import Completion, Event, Text
 from .exchange import Exchange
 from .hooks import Watch
+from .wire.answer import Answer
 from .wire.call import Call
-from .wire.connection import Answer
 
 Reading: TypeAlias = Callable[[Callable[[bool], object]], Generator[Event, None, None]]
 """Begins the events of an answer; takes what is to be called at their end."""

@@ -9,8 +9,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 import msgspec
 
 from .. import errors
-from ..errors import Detail, Limits, ProtocolError, StreamError, SvirError, TooLargeError, TruncatedError, clip
+from ..errors import Detail, ProtocolError, StreamError, SvirError, TooLargeError, TruncatedError, clip
 from ..events import Completion, Event, Metrics, Progress
+from ..limits import Limits
 from . import chunks, failure, sse
 from .chunks import DONE, Chunk
 from .draft import Draft

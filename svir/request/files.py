@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import SourceError
-from .opened import Read, changed, said
+from ..errors import SourceError, words_of
+from .opened import Read, changed
 
 
 class File:
@@ -60,7 +60,7 @@ class File:
         try:
             got = os.preadv(descriptor, [buffer], self._start + offset)
         except OSError as error:
-            raise SourceError(f"expected to read {self.name}, got {said(error)} at byte {offset}") from error
+            raise SourceError(f"expected to read {self.name}, got {words_of(error)} at byte {offset}") from error
         if got < len(buffer):
             self._check_state(descriptor)
         return got
@@ -91,7 +91,7 @@ def _opened(path: Path) -> int:
         raise SourceError(f"expected a readable file, got a path that is none: {str(path)!r}") from error
     except OSError as error:
         limit = ", the limit of this process" if error.errno == errno.EMFILE else ""
-        raise SourceError(f"expected a readable file, got {said(error)}{limit}: {path}") from error
+        raise SourceError(f"expected a readable file, got {words_of(error)}{limit}: {path}") from error
     try:
         _check_kind(os.fstat(descriptor), path)
     except BaseException:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
-from ..errors import SourceError, SvirError
-from .opened import Read, said
+from ..errors import SourceError, SvirError, words_of
+from .opened import Read
 
 _SPOOL_IN_MEMORY = 2**20
 _SPOOL_BLOCK = 64 * 2**10
@@ -36,7 +36,7 @@ class Handle:
         except SvirError:
             raise
         except Exception as error:
-            raise SourceError(f"expected {expected}, got {said(error)}: {self.name}") from error
+            raise SourceError(f"expected {expected}, got {words_of(error)}: {self.name}") from error
 
     def _end(self) -> int:
         try:

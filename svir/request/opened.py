@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Protocol, TypeAlias
 
-from ..errors import SourceError, clip
+from ..errors import SourceError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 Read: TypeAlias = Callable[[memoryview, int], int]
@@ -54,9 +54,3 @@ class Memory:
         part = self._view[offset : offset + len(buffer)]
         buffer[: len(part)] = part
         return len(part)
-
-
-def said(error: Exception, /) -> str:
-    """The words of an error, without its number; its class when it has none."""
-    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return clip(said) or error.__class__.__name__

@@ -12,11 +12,10 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from ..errors import Limits, Phase, RequestError, SvirError, TimedOut
+from ..errors import Phase, RequestError, SvirError, TimedOut
 from ..events import Metrics
+from ..limits import Limits
 from .cancel import Cancel, Endable
-
-__all__ = ["Call", "Cancel", "Timeout"]
 
 _LONGEST = 10.0**6
 """Seconds, eleven days: what a socket and `poll` take. A limit beyond it is none."""

@@ -6,7 +6,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import Limits, ProtocolError, TooLargeError, clip
+from ..errors import ProtocolError, TooLargeError, clip
+from ..limits import Limits
 
 _PIECE = 64 * 2**10
 _GZIP, _ZLIB, _RAW = 31, 15, -15

@@ -12,15 +12,14 @@ import urllib3
 from urllib3.exceptions import ClosedPoolError, HTTPError
 from urllib3.util.ssl_ import create_urllib3_context
 
-from ..errors import ConnectError, Limits, ProtocolError, SvirError
+from ..errors import ConnectError, ProtocolError, SvirError, words_of
+from ..limits import Limits
 from .address import Address
 from .answer import Answer
 from .call import Call
 from .headers import conceal, distinct, secrets
-from .receiving import Response, said
+from .receiving import Response
 from .sockets import PlainPool, TLSPool, current
-
-__all__ = ["Answer", "Wire"]
 
 
 class Wire:
@@ -57,10 +56,15 @@ class Wire:
         method: str,
         path: str,
         headers: Mapping[str, str],
-        body: Iterable[bytes] | None = None,
-        limits: Limits = Limits(),
+        body: Iterable[bytes] | None,
+        limits: Limits,
     ) -> Answer:
         """Sends one request and waits for the head of its answer.
+
+        Args:
+            call: its limits of time.
+            body: the blocks of the body, whose length is among the headers.
+            limits: bounds on the answer.
 
         Raises:
             ConnectError: no connection, or it ended before an answer came.
@@ -72,10 +76,10 @@ class Wire:
         outer = getattr(current, "call", None)  # a callback during the upload may make a call of its own
         current.call = call
         try:
-            response = self._open(method, path, distinct(headers), None if body is None else _Given(body))
+            response = self._open(method, path, distinct(headers), None if body is None else _GivenBody(body))
             head, current.response = current.response, None
             return self._answer(response, head, call)
-        except _NotOurs as wrapped:
+        except _BodyFailure as wrapped:
             failure = wrapped.error
         except (HTTPError, OSError) as error:
             failure = call.failure or self._unanswered(error)
@@ -110,7 +114,7 @@ class Wire:
 
     def _unanswered(self, error: Exception) -> SvirError:
         cause = _innermost(error)
-        got = f"expected an answer from {self.address.shown}, got {said(cause)}"
+        got = f"expected an answer from {self.address.shown}, got {words_of(cause)}"
         if isinstance(error, urllib3.exceptions.InvalidHeader):
             return ProtocolError(got)
         failure = ConnectError(got)
@@ -155,7 +159,7 @@ def _verifying() -> ssl.SSLContext:
     return context
 
 
-class _NotOurs(Exception):
+class _BodyFailure(Exception):
     """Something that was raised while a block of the request was made: urllib3 would take some of it, such as a
     `BrokenPipeError` in a callback that prints, for the connection's own."""
 
@@ -164,7 +168,7 @@ class _NotOurs(Exception):
         self.error = error
 
 
-class _Given:
+class _GivenBody:
     """A body whose failures pass through urllib3 as they are."""
 
     def __init__(self, body: Iterable[bytes]) -> None:
@@ -174,7 +178,7 @@ class _Given:
         try:
             yield from self._body
         except Exception as error:
-            raise _NotOurs(error) from error
+            raise _BodyFailure(error) from error
 
 
 def _innermost(error: BaseException) -> BaseException:

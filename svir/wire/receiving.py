@@ -11,7 +11,7 @@ import socket
 import ssl
 from typing import Any, BinaryIO
 
-from ..errors import ConnectError, ProtocolError, SvirError, TooLargeError, TruncatedError, clip
+from ..errors import ConnectError, ProtocolError, SvirError, TooLargeError, TruncatedError, clip, words_of
 from .call import Call
 
 BLOCK = 64 * 2**10
@@ -69,7 +69,7 @@ class Receiver:
         if is_timeout(error):
             return call.expired()
         kind = ConnectError if self._in_head else TruncatedError
-        return call.failed(kind(f"expected {'an' if self._in_head else 'more of the'} answer, got {said(error)}"))
+        return call.failed(kind(f"expected {'an' if self._in_head else 'more of the'} answer, got {words_of(error)}"))
 
     # The head
 
@@ -171,10 +171,3 @@ def is_timeout(error: OSError, /) -> bool:
     """Whether a wait took too long: the kernel's own timeouts, after many lost packets, carry a number."""
     late = isinstance(error, TimeoutError) and error.errno is None
     return late or isinstance(error, BlockingIOError | ssl.SSLWantReadError)  # a limit of zero
-
-
-def said(error: BaseException | None, /) -> str:
-    """An error of the network in its own words."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or error.__class__.__name__

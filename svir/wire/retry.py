@@ -69,7 +69,7 @@ class Attempts:
         self._jitter = jitter
         self._repeated = False
 
-    def next(self, error: SvirError, /, told: Callable[[SvirError], object] = bool) -> None:
+    def next(self, error: SvirError, told: Callable[[SvirError], object], /) -> None:
         """Waits until the request may be sent again; raises `error` when it may not.
 
         Args:

@@ -21,9 +21,9 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util.wait import wait_for_read, wait_for_socket, wait_for_write
 
-from ..errors import ConnectError, SvirError
+from ..errors import ConnectError, SvirError, words_of
 from .call import Call
-from .receiving import BLOCK, Response, is_timeout, said
+from .receiving import BLOCK, Response, is_timeout
 
 # Keep-alive probes, so that a long silent prompt outlives a NAT that forgets idle connections after minutes.
 _PROBES = [
@@ -82,7 +82,7 @@ class _Limited:
         try:
             found = socket.getaddrinfo(self._dns_host, self.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise call.failed(ConnectError(f"expected an address for {self.host}, got {said(error)}")) from error
+            raise call.failed(ConnectError(f"expected an address for {self.host}, got {words_of(error)}")) from error
         call.enter("connect", call.timeout.connect)
         failure: OSError | None = None
         for place, (family, kind, protocol, _, address) in enumerate(found):
@@ -92,7 +92,7 @@ class _Limited:
                 raise
             except OSError as error:
                 failure = error
-        got = f"{self.host}:{self.port}, got {said(failure)}"
+        got = f"{self.host}:{self.port}, got {words_of(failure)}"
         raise call.failed(ConnectError(f"expected a connection to {got}")) from failure
 
     # Sending
