@@ -35,8 +35,9 @@ _PROBES = [
     ),
 ]
 # Most of what is "sent" would wait in the kernel's buffer, of up to 4 MiB, and a send would seem to stand still until a
-# third of that is free: progress is told, and an early answer heard, within this many bytes of the truth.
-_UNSENT = 128 * 2**10
+# third of that is free: progress is told, and an early answer heard, within this many bytes of the truth. It is two
+# blocks, so that the network is busy while the next one is read and encoded.
+_UNSENT = 512 * 2**10
 _PROMPT = [
     (socket.IPPROTO_TCP, getattr(socket, name), _UNSENT) for name in ("TCP_NOTSENT_LOWAT",) if hasattr(socket, name)
 ]
