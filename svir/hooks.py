@@ -99,7 +99,7 @@ class Watch:
         self._hooks = hooks
         self._lasted = lasted
         self._request: RequestInfo | None = None
-        self._over = hooks == Hooks()
+        self._over = hooks == Hooks()  # without hooks there is nobody to tell
 
     def sends(self, method: str, url: str, fields: Mapping[str, Any], length: int) -> None:
         """A try is about to leave."""

@@ -17,6 +17,7 @@ from .errors import OutputError, clip
 WRAPPER = "value"
 """The property that holds a value whose type is no object."""
 
+_CLASS = type  # which the arguments named so hide
 _OBJECTS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType)
 _OPEN = (inspect.DictType, inspect.AnyType, inspect.RawType, inspect.CustomType)
 
@@ -54,9 +55,6 @@ def is_object(type: Any, /) -> bool:
     return isinstance(kind, _CLASS) and (
         issubclass(kind, Struct) or hasattr(kind, "__dataclass_fields__") or is_typeddict(kind)
     )
-
-
-_CLASS = type
 
 
 def name_of(type: Any, /) -> str:

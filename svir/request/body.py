@@ -19,6 +19,7 @@ from .values import Leaf, Segment, encode, escaped
 
 _HOLE = b"\x00"
 _FLUSH = 256 * 2**10
+"""Bytes that are sent at once, at least: what a block of a source becomes in base64."""
 
 
 class Body:
@@ -53,7 +54,7 @@ class Body:
         return self.length
 
     def __iter__(self) -> Iterator[bytes]:
-        """Blocks of 256 to 512 KiB, the last one shorter, so that a small request is one block and one packet.
+        """Blocks of 256 to 512 KiB, the last one shorter; a small request is one block, and so one packet.
 
         Raises:
             SourceError: a source changed; not a byte over `length` was handed on, and not all of them.
@@ -88,14 +89,14 @@ class Base64:
         self.length: int = 4 * -(-source.size // 3)
 
     def blocks(self) -> Iterator[bytes]:
-        encode = _encoder()
+        in_base64 = _encoder()
         for block in self._sources.blocks(self._source):
-            yield encode(block)
+            yield in_base64(block)
 
 
 @cache
 def _encoder() -> Callable[[memoryview], bytes]:
-    """The fastest there is."""
+    """The fastest encoder that is installed."""
     try:
         from pybase64 import b64encode
     except ImportError:

@@ -13,7 +13,7 @@ from .formats import media_type
 from .sources import Readable, Sources, accepted
 from .values import Leaf, Segment
 
-Detail = Literal["low", "high", "auto"]
+ImageDetail = Literal["low", "high", "auto"]
 Form = Literal["audio_url", "input_audio"]
 
 _MEDIA_TYPE = r"(?a)[\w!#$&^.+-]+/[\w!#$&^.+-]+(;[\w!#$&^.+-]+=[\w!#$&^.+-]+)*"
@@ -99,11 +99,13 @@ class Image(Medium):
 
     family = "image"
 
-    def __init__(self, source: Readable | str, /, *, type: str | None = None, detail: Detail | None = None) -> None:
+    def __init__(
+        self, source: Readable | str, /, *, type: str | None = None, detail: ImageDetail | None = None
+    ) -> None:
         super().__init__(source, type=type)
-        if detail is not None and detail not in get_args(Detail):
+        if detail is not None and detail not in get_args(ImageDetail):
             raise RequestError(f"expected 'low', 'high' or 'auto' as the detail of an Image, got {detail!r}")
-        self.detail: Detail | None = detail
+        self.detail: ImageDetail | None = detail
 
 
 class Audio(Medium):

@@ -4,6 +4,7 @@
 completions; SGLang's page for the fields under "SGLang" (its bounds are those of its `SamplingParams.verify`).
 """
 
+# Without `from __future__ import annotations`, which would have each option below compiled from its text: 0.6 ms.
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -139,6 +140,7 @@ def _types() -> dict[str, Any]:
 
 
 _OWN = ("model", "messages", "stream")
+"""Fields that are arguments of a call, and no options."""
 
 
 def checked(options: Mapping[str, Any], extra: Mapping[str, Any] | None = None, /) -> dict[str, Any]:

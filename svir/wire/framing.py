@@ -21,8 +21,8 @@ class Framing(Protocol):
     Args:
         announced: whether the body tells where it ends, so that its end proves that nothing is missing.
         over: whether the end has come, or nothing more can be told.
-        broken: why; what came before is handed on first.
-        rest: bytes that came after the end, which nothing announced.
+        broken: what breaks the framing, `None` while nothing does; the body before it is handed on first.
+        rest: how many bytes came after the end, which nothing announced.
     """
 
     announced: bool
@@ -116,7 +116,7 @@ class Chunked:
         self._next: Literal["size", "end", "trailer"] = "size"
         """What the next line is."""
         self._left = 0
-        """Bytes of the current chunk that are still to come."""
+        """Bytes of the current HTTP chunk that are still to come."""
         self._line = b""
         """The start of a line whose end is still to come."""
         self._trailer = 0
@@ -134,7 +134,7 @@ class Chunked:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _whole(self, block: bytes, pieces: list[bytes]) -> int:
-        """The whole chunks that a block begins with: mostly it is one, or several."""
+        """The whole HTTP chunks that a block begins with, mostly all of it; returns where they end."""
         at = 0
         while (end := block.find(b"\n", at) + 1) and (size := _number(block[at:end])):
             stop = end + size
@@ -145,7 +145,7 @@ class Chunked:
         return at
 
     def _parts(self, block: bytes, at: int, pieces: list[bytes]) -> None:
-        """Whatever is cut anywhere."""
+        """What is left of a block from a place on, cut anywhere."""
         while at < len(block) and not self.over:
             if self._left:
                 piece = block[at : at + self._left]
