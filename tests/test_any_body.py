@@ -25,7 +25,7 @@ BODIES = st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=8)), max
 @given(case(BODIES))
 @example(Case("stream", b"data: [DONE]", strict=True))
 @example(Case("stream", b'data: {"choices":[{"delta":null,"message":{"tool_calls":[{}]}}]}\n\n', strict=True))
-def test_arbitrary_bytes(case: Case) -> None:
+def test_any_bytes_give_only_events_and_errors_of_svir(case: Case) -> None:
     hold(case)
 
 
@@ -91,19 +91,19 @@ STREAMS = st.lists(ODD_CHUNKS, min_size=1, max_size=4).map(
 
 @settings(max_examples=600, deadline=None)
 @given(case(STREAMS, st.just("stream")))
-def test_chunks_with_any_value_in_any_field(case: Case) -> None:
+def test_any_value_in_any_field_of_a_chunk_gives_only_events_and_errors_of_svir(case: Case) -> None:
     hold(case)
 
 
 @settings(max_examples=300, deadline=None)
 @given(case(ODD_CHUNKS.map(lambda chunk: json.dumps(chunk).encode()), st.sampled_from(["document", "models", "error"])))
-def test_a_document_with_any_value_in_any_field(case: Case) -> None:
+def test_any_value_in_any_field_of_a_document_gives_only_events_and_errors_of_svir(case: Case) -> None:
     hold(case)
 
 
 @settings(max_examples=1000, deadline=None)
 @given(st.sampled_from([*recorded_cases()]), st.integers(0, 2**32), st.integers(1, 3))
-def test_a_recorded_answer_with_odd_values_in_some_places(case: Case, seed: int, times: int) -> None:
+def test_odd_values_in_a_recorded_answer_give_only_events_and_errors_of_svir(case: Case, seed: int, times: int) -> None:
     chance = random.Random(seed)
     for _ in range(times):
         case = odd(case, chance) or case

@@ -97,7 +97,9 @@ CELLS = [(cut, fault, *expected(cut, fault)) for cut in CUTS for fault in FAULTS
 
 @over_both
 @pytest.mark.parametrize(("cut", "fault", "error", "phase"), CELLS, ids=[f"{cell[1]} {cell[0]}" for cell in CELLS])
-def test_an_answer_that_fails(cut: str, fault: str, error: Any, phase: str | None, tls: bool) -> None:
+def test_an_answer_that_fails_has_its_error_and_what_came(
+    cut: str, fault: str, error: Any, phase: str | None, tls: bool
+) -> None:
     at = CUTS[cut]
     rest = [Drip(WIRE[at:], pause=0.001, size=7)] if fault == "drip" else FAULTS[fault]
     check([Take(), WIRE[:at], *rest], error, phase, SO_FAR[cut], tls=tls)
@@ -167,7 +169,7 @@ SENDING: dict[str, tuple[Script, Any, str | None]] = {
 @over_both
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99], ids=["0 %", "50 %", "99 %"])
 @pytest.mark.parametrize("fault", SENDING)
-def test_a_request_that_is_not_taken(fault: str, share: float, tls: bool) -> None:
+def test_a_request_that_is_not_taken_has_its_error_or_the_early_answer(fault: str, share: float, tls: bool) -> None:
     script, error, phase = SENDING[fault]
     if phase is not None and share > 0.9:
         phase = "first"  # what is left fits into the buffers
@@ -185,12 +187,12 @@ CONNECTING: dict[str, tuple[Script, Any]] = {
 
 
 @pytest.mark.parametrize("fault", CONNECTING)
-def test_a_connection_that_does_not_listen(fault: str) -> None:
+def test_a_connection_on_which_nobody_listens_has_its_error(fault: str) -> None:
     script, error = CONNECTING[fault]
     check(script, error)
 
 
-def test_a_port_where_nobody_listens() -> None:
+def test_a_port_where_nobody_listens_refuses_the_connection() -> None:
     with nothing_left_behind(), socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with client_of(f"http://127.0.0.1:{unused.getsockname()[1]}") as client:
@@ -200,7 +202,7 @@ def test_a_port_where_nobody_listens() -> None:
     assert caught.value.retryable
 
 
-def test_a_port_whose_queue_is_full() -> None:
+def test_a_port_whose_queue_is_full_is_given_up_in_time() -> None:
     with full_backlog() as url, nothing_left_behind():
         with client_of(url, timeout=svir.Timeout(connect=LIMIT)) as client:
             with bounded(), pytest.raises(svir.TimedOut):
@@ -219,7 +221,7 @@ HANDSHAKES: dict[str, tuple[Script, Any]] = {
 
 
 @pytest.mark.parametrize("fault", HANDSHAKES)
-def test_a_handshake_that_fails(fault: str) -> None:
+def test_a_handshake_that_fails_has_its_error(fault: str) -> None:
     script, error = HANDSHAKES[fault]
     timeout = svir.Timeout(connect=LIMIT if error is svir.TimedOut else LATE)
     with nothing_left_behind(), failing(script) as (_, server):
@@ -268,7 +270,7 @@ BODIES: dict[str, tuple[Script, Any, str]] = {
 
 @over_both
 @pytest.mark.parametrize("body", BODIES)
-def test_a_body_that_is_not_what_its_head_says(body: str, tls: bool) -> None:
+def test_a_body_that_is_not_what_its_head_says_has_its_error(body: str, tls: bool) -> None:
     script, error, so_far = BODIES[body]
     check([Take(), *script], error, None, so_far, tls=tls)
 

@@ -47,7 +47,7 @@ def cuts(wire: bytes) -> list[list[bytes]]:
 
 
 @pytest.mark.parametrize(("wire", "body", "rest"), [row[1:] for row in CHUNKED], ids=[row[0] for row in CHUNKED])
-def test_chunks_at_every_cut(wire: bytes, body: bytes, rest: int) -> None:
+def test_chunks_give_their_body_at_every_cut(wire: bytes, body: bytes, rest: int) -> None:
     for blocks in cuts(wire):
         chunked = Chunked()
         assert fed(chunked, blocks) == body
@@ -56,7 +56,7 @@ def test_chunks_at_every_cut(wire: bytes, body: bytes, rest: int) -> None:
 
 
 @pytest.mark.parametrize(("wire", "body"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
-def test_broken_chunks_at_every_cut(wire: bytes, body: bytes) -> None:
+def test_broken_chunks_give_what_came_before_at_every_cut(wire: bytes, body: bytes) -> None:
     for blocks in cuts(wire):
         chunked = Chunked()
         assert fed(chunked, blocks) == body
@@ -78,7 +78,7 @@ def test_what_has_come_of_a_chunk_is_handed_on_at_once() -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=70)), st.randoms(use_true_random=False))
-def test_any_chunks_at_any_cuts(pieces: list[bytes], chance: random.Random) -> None:
+def test_any_chunks_give_their_body_at_any_cuts(pieces: list[bytes], chance: random.Random) -> None:
     wire = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
     blocks = []
     while wire:
@@ -100,7 +100,7 @@ def test_any_bytes_at_all_are_a_body_or_broken(wire: bytes, size: int) -> None:
     assert (once.over, str(once.broken)) == (chunked.over, str(chunked.broken))
 
 
-def test_a_counted_body_at_every_cut() -> None:
+def test_a_counted_body_ends_at_its_length_at_every_cut() -> None:
     for blocks in cuts(BODY + b"more"):
         counted = Counted(len(BODY))
         assert fed(counted, blocks) == BODY
@@ -134,7 +134,7 @@ HEADS = [
 
 
 @pytest.mark.parametrize(("status", "headers", "kind", "announced"), HEADS)
-def test_what_a_head_announces(status: int, headers: dict[str, str], kind: type, announced: bool) -> None:
+def test_the_head_tells_how_the_body_ends(status: int, headers: dict[str, str], kind: type, announced: bool) -> None:
     found = framing(status, headers)
     assert (type(found), found.announced) == (kind, announced)
 

@@ -91,7 +91,7 @@ CONTENTS: list[tuple[str, str, list[Any], Any]] = [
 @pytest.mark.parametrize(
     ("said", "attachments", "content"), [row[1:] for row in CONTENTS], ids=[row[0] for row in CONTENTS]
 )
-def test_the_content_of_a_question(said: str, attachments: list[Any], content: Any) -> None:
+def test_a_question_has_its_text_first_and_its_media_in_order(said: str, attachments: list[Any], content: Any) -> None:
     assert read({"m": svir.user(said, *attachments)}) == {"m": {"role": "user", "content": content}}
 
 
@@ -160,7 +160,7 @@ MESSAGES: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("message", "sent"), [row[1:] for row in MESSAGES], ids=[row[0] for row in MESSAGES])
-def test_a_message(message: Any, sent: Any) -> None:
+def test_a_message_is_sent_with_what_was_given_and_nothing_else(message: Any, sent: Any) -> None:
     assert read({"m": message}) == {"m": sent}
 
 

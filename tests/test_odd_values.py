@@ -112,7 +112,7 @@ HALVES: list[tuple[str, bytes, list[svir.Event], list[str]]] = [
 
 
 @pytest.mark.parametrize(("body", "events", "repairs"), [row[1:] for row in HALVES], ids=[row[0] for row in HALVES])
-def test_half_a_character(body: bytes, events: list[svir.Event], repairs: list[str]) -> None:
+def test_half_a_character_is_joined_or_replaced(body: bytes, events: list[svir.Event], repairs: list[str]) -> None:
     got, error, turn = heard([body])
     assert error is None
     assert got[:-1] == events
@@ -128,7 +128,7 @@ def test_half_a_character_at_the_end_of_a_truncated_answer_is_told_once() -> Non
     assert turn.completion.text == f"a{LOST}"
 
 
-def test_half_a_character_in_a_value_that_is_kept_as_sent() -> None:
+def test_half_a_character_in_a_value_that_is_kept_as_sent_is_replaced() -> None:
     halves = f'{{"content":"{HIGH}","arguments":["{LOW}"],"{HIGH}":1}}'
     mended = {"content": LOST, "arguments": [LOST], LOST: 1}
     body = stream(

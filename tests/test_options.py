@@ -13,8 +13,8 @@ from svir.request.options import Options, checked
 TOOL = {"type": "function", "function": {"name": "look_up", "description": "...", "parameters": {}}}
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {}, "strict": True}}
 
-# Every parameter of sglang-chat-completions.txt and of wire-protocol.md, 2.1, in their order, beside model, messages
-# and stream: (name, values that are sent as they are, values that are refused).
+# Every parameter of SGLang's page on its chat completions, in its order, then those that only OpenAI's API reference
+# has, beside model, messages and stream: (name, values that are sent as they are, values that are refused).
 FIELDS: list[tuple[str, list[Any], list[Any]]] = [
     ("max_completion_tokens", [1, 100_000], [0, -1, 1.5, "1", True]),
     ("max_tokens", [1, 100_000], [0, -1, 1.5, "1", True]),
@@ -69,7 +69,7 @@ FIELDS: list[tuple[str, list[Any], list[Any]]] = [
     ("return_hidden_states", [True, False], [0, "true"]),
     ("return_routed_experts", [True, False], [0, "true"]),
     ("return_cached_tokens_details", [True, False], [0, "true"]),
-    # OpenAI's, beside those
+    # OpenAI's
     ("user", ["u1"], [5]),
     ("metadata", [{"a": "b"}], [{"a": 1}, {1: "b"}]),
 ]
@@ -216,7 +216,7 @@ def test_a_message_says_what_was_expected_where_and_what_came(options: dict[str,
     assert str(caught.value) == message
 
 
-# (name, a schema's name, whether it is taken): wire-protocol.md, 2.6
+# (name, a schema's name, whether it is taken), by OpenAI's API reference, response_format.json_schema.name
 SCHEMA_NAMES = [
     ("all that is allowed", "aZ09_-", True),
     ("64 characters", "a" * 64, True),
@@ -231,7 +231,7 @@ SCHEMA_NAMES = [
 
 
 @pytest.mark.parametrize(("name", "taken"), [row[1:] for row in SCHEMA_NAMES], ids=[row[0] for row in SCHEMA_NAMES])
-def test_the_name_of_a_schema(name: Any, taken: bool) -> None:
+def test_a_schema_has_a_name_of_1_to_64_letters_digits_underscores_and_hyphens(name: Any, taken: bool) -> None:
     format = {"type": "json_schema", "json_schema": {"name": name, "schema": {}}}
     if taken:
         assert checked({"response_format": format}) == {"response_format": format}

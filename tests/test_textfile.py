@@ -165,7 +165,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("source", "more", "name"), [row[1:] for row in NAMES], ids=[row[0] for row in NAMES])
-def test_a_name(source: Any, more: dict[str, str], name: str) -> None:
+def test_a_name_is_that_of_the_path_or_the_one_given(source: Any, more: dict[str, str], name: str) -> None:
     assert TextFile(source, **more).name == name
     assert read({"x": TextFile(b"x", name=name)}) == {"x": f'<file name="{name}">\nx\n</file>'}
 
@@ -199,7 +199,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("source", "more", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_a_text_file_is_refused(source: Any, more: dict[str, Any], message: str) -> None:
+def test_a_text_file_without_a_source_or_a_fit_name_is_refused(source: Any, more: dict[str, Any], message: str) -> None:
     with pytest.raises(svir.RequestError) as caught:
         TextFile(source, **more)
     assert message in str(caught.value)

@@ -5,10 +5,10 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
+from answers import DONE, chunk
 from observed import blocks_of, cases, heard, is_stream, name_of, outcome, recorded
-from properties import only_the_tolerant_path
+from properties import assert_encodable, only_the_tolerant_path
 
 import svir
 from svir.answer.turn import Turn
@@ -43,8 +43,7 @@ def test_the_typed_and_the_tolerant_path_give_the_same_events(path: Path) -> Non
 def test_every_string_of_every_event_can_be_encoded(path: Path) -> None:
     _, _, body, end = recorded(path)
     events, _, turn = heard(blocks_of(body, end), framed=end == "framed")
-    assert msgspec.json.encode([events, turn.completion])
-    assert json.dumps(msgspec.to_builtins([events, turn.completion]), ensure_ascii=False).encode()
+    assert_encodable([events, turn.completion])
 
 
 def test_broken_payloads_that_would_be_whole_together_are_no_chunks() -> None:
@@ -52,11 +51,6 @@ def test_broken_payloads_that_would_be_whole_together_are_no_chunks() -> None:
     _, error, _ = heard([b"".join(b"data: %b\n\n" % piece for piece in [*pieces, b"[DONE]"])])
     assert isinstance(error, svir.ProtocolError)
     assert "event 1" in str(error)
-
-
-def token(text: str, finish: str | None = None) -> bytes:
-    chunk = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}
-    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 
 class Clock:
@@ -81,16 +75,16 @@ def timed(steps: list[tuple[float, bytes]]) -> svir.Completion:
     return list(turn.events(blocks()))[-1]  # type: ignore[return-value]
 
 
-END = (9.0, token("", "stop") + b"data: [DONE]\n\n")
+END = (9.0, chunk(finish="stop") + DONE)
 
 # (name, (seconds before, block) per step, tokens per second)
 SPEEDS = [
-    ("from the first piece to the last", [(5.0, token("a")), (1.0, token("b")), (1.0, token("c")), END], 1.0),
-    ("one piece", [(5.0, token("a")), END], None),
+    ("from the first piece to the last", [(5.0, chunk("a")), (1.0, chunk("b")), (1.0, chunk("c")), END], 1.0),
+    ("one piece", [(5.0, chunk("a")), END], None),
     ("no piece", [END], None),
-    ("under 50 ms", [(5.0, token("a")), (0.04, token("b")), END], None),
-    ("a think marker shows nothing", [(1.0, token("<think>")), (1.0, token("a")), (0.5, token("b")), END], 2.0),
-    ("part of a marker shows nothing", [(1.0, token("a")), (1.0, token("<thi")), (1.0, token("nk>b")), END], 0.5),
+    ("under 50 ms", [(5.0, chunk("a")), (0.04, chunk("b")), END], None),
+    ("a think marker shows nothing", [(1.0, chunk("<think>")), (1.0, chunk("a")), (0.5, chunk("b")), END], 2.0),
+    ("part of a marker shows nothing", [(1.0, chunk("a")), (1.0, chunk("<thi")), (1.0, chunk("nk>b")), END], 0.5),
 ]
 
 
@@ -102,12 +96,12 @@ def test_speed_is_measured_from_the_first_visible_piece_to_the_last(
 
 
 def test_the_first_token_is_told_in_seconds_from_the_request() -> None:
-    assert timed([(5.0, token("<think>")), (2.0, token("a")), END]).metrics.first_token == 7.0
+    assert timed([(5.0, chunk("<think>")), (2.0, chunk("a")), END]).metrics.first_token == 7.0
 
 
 def test_tap_sees_every_payload_before_it_is_decoded() -> None:
     seen: list[bytes] = []
-    body = token("a") + token("b") + b"data: {broken\n\n"
+    body = chunk("a") + chunk("b") + b"data: {broken\n\n"
     events, error, _ = heard([body], tap=seen.append)
     assert [payload[:5] for payload in seen] == [b'{"id"', b'{"id"', b"{brok"]
     assert isinstance(error, svir.ProtocolError)
@@ -116,7 +110,7 @@ def test_tap_sees_every_payload_before_it_is_decoded() -> None:
 
 def test_an_event_over_the_limit_ends_the_answer_with_what_came_before() -> None:
     limits = svir.Limits(event=1000)
-    events, error, _ = heard([token("a"), b"data: " + b"x" * 600, b"x" * 600], limits=limits)
+    events, error, _ = heard([chunk("a"), b"data: " + b"x" * 600, b"x" * 600], limits=limits)
     assert events == [svir.Text("a")]
     assert isinstance(error, svir.TooLargeError)
     assert error.completion is not None
@@ -158,7 +152,7 @@ def test_lines_without_framing_are_kept_for_the_error_but_not_without_bound() ->
 @pytest.mark.parametrize("depth", [50, 5_000])
 def test_a_deeply_nested_field_that_is_not_used_does_no_harm_or_is_named(depth: int) -> None:
     nested = b'data: {"x":' + b"[" * depth + b"]" * depth + b',"choices":[{"delta":{"content":"a"}}]}\n\n'
-    events, error, _ = heard([nested, token("b", "stop"), b"data: [DONE]\n\n"])
+    events, error, _ = heard([nested, chunk("b", "stop"), DONE])
     if error is None:
         assert [event.text for event in events[:2]] == ["a", "b"]  # type: ignore[union-attr]
     else:

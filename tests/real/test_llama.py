@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Literal
 
-import msgspec
 import pytest
 
 import svir
@@ -16,11 +14,6 @@ PLACE = {
     "required": ["city", "capital"],
     "additionalProperties": False,
 }
-
-
-class Place(msgspec.Struct):
-    city: Literal["Oslo", "Paris", "Rome"]
-    capital: bool
 
 
 @pytest.fixture
@@ -72,11 +65,6 @@ def test_a_schema_holds_the_model_to_its_shape(client: svir.Client) -> None:
     assert place.keys() == {"city", "capital"}
     assert place["city"] in ("Oslo", "Paris", "Rome")
     assert isinstance(place["capital"], bool)
-
-
-@pytest.mark.skipif(not hasattr(svir.Client, "parse"), reason="Client.parse is yet to come")
-def test_a_python_type_becomes_the_schema_and_the_answer_a_value_of_it(client: svir.Client) -> None:
-    assert isinstance(client.parse(Place, "Describe Paris.", max_tokens=200, temperature=0), Place)
 
 
 def test_a_prompt_longer_than_the_context_is_an_overflow(client: svir.Client) -> None:

@@ -138,19 +138,6 @@ def test_the_result_of_a_tool_goes_back_to_the_model(client: svir.Client, weathe
     assert client.complete([question, completion.message, result], tools=[weather]).text == "Hello, world!"
 
 
-@pytest.mark.skipif(not hasattr(svir.Client, "run"), reason="Client.run is yet to come")
-def test_the_tool_loop_calls_the_function_and_ends_with_the_answer(client: svir.Client) -> None:
-    asked = []
-
-    def get_weather(city: str) -> str:
-        """The weather in a city."""
-        asked.append(city)
-        return "21 C @plain@"
-
-    *_, completion = client.run("@tool@", tools=[get_weather])
-    assert (asked, completion.text) == (["Paris"], "Hello, world!")
-
-
 def test_a_call_that_breaks_the_server_is_a_truncated_answer(
     mlx_lm: str, limits: svir.Timeout, weather: dict[str, object]
 ) -> None:

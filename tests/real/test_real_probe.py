@@ -57,7 +57,7 @@ MLX_VLM = [
     # The effort reaches the template, which closes the reasoning; the script opens it once more all the same.
     ("effort", "ignored", "none: 10 characters of reasoning; low: 10 characters of reasoning"),
     ("tools auto", "kept", PARIS),  # tool
-    ("tools none", "as text", '\'<tool_call> {"name": "get_weather"'),  # "What a client must cope with"
+    ("tools none", "as text", '\'<tool_call> {"name": "get_weather"'),  # reads no tool_choice of "none"
     ("tools required", "ignored", "no call: 'Hello, world!'"),  # tool-choice-required-no-call
     ("tools named", "ignored", "no call: 'Hello, world!'"),  # tool-choice-named: accepted
     ("parallel calls", "yes", 'get_weather({"city": "Lima"}), get_weather({"city": "Kyiv"})'),  # tool-pair
