@@ -98,7 +98,7 @@ class Exchange:
                 answer = self._try()
             except SvirError as error:
                 self.conceal(error)
-                if self._leaner(error):
+                if self._made_leaner(error):
                     self._told(error)
                 else:
                     self.again(error)
@@ -157,10 +157,10 @@ class Exchange:
         error.request_id = answer.request_id
         raise error
 
-    def _leaner(self, error: SvirError) -> bool:
-        """Whether the request is worth sending without its optional fields; then it has become that request.
+    def _made_leaner(self, error: SvirError) -> bool:
+        """Leaves out the optional fields that a rejection is about, once; returns whether there were any.
 
-        Nothing was generated for a request that was rejected as a whole.
+        That is no retry: nothing was generated for a request that was rejected as a whole.
         """
         if self._fields is None or not self._may_leave_out or self.repairs or not errors.is_about_fields(error):
             return False

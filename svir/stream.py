@@ -18,6 +18,9 @@ from .wire.call import Call
 Reading: TypeAlias = Callable[[Callable[[bool], object]], Generator[Event, None, None]]
 """Begins the events of an answer; takes what is to be called at their end."""
 
+Start: TypeAlias = Callable[[Answer], tuple[Turn, Reading]]
+"""Makes the turn of an answer, and says how it is read."""
+
 
 class Stream:
     """The events of one answer, in order, the `Completion` last; an iterator and a context manager.
@@ -37,9 +40,7 @@ class Stream:
     Every one of these carries the answer so far as `completion`.
     """
 
-    def __init__(
-        self, call: Call, exchange: Exchange, start: Callable[[Answer], tuple[Turn, Reading]], watch: Watch
-    ) -> None:
+    def __init__(self, call: Call, exchange: Exchange, start: Start, watch: Watch) -> None:
         self._call = call
         self._exchange = exchange
         self._watch = watch

@@ -262,6 +262,7 @@ class Surrogates:
 
     def __init__(self) -> None:
         self.high: dict[tuple[str, int | None], str] = {}
+        """The high halves that wait, each under the string that it ends: a field's name, and a call's index."""
 
     def mend(self, chunk: Chunk, note: Note, /) -> None:
         """Makes the streamed strings that are read encodable; a high half at an end waits for its low half."""

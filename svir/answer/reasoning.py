@@ -72,7 +72,9 @@ class ThinkTags:
 
     def __init__(self) -> None:
         self.inside: bool = False
+        """Whether what comes next is reasoning."""
         self.held: str = ""
+        """What may be the start of a tag."""
 
     def split(self, text: str, /) -> Iterable[Piece]:
         """The pieces of a text that are certain; none is empty."""

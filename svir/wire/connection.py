@@ -31,7 +31,7 @@ class Wire:
         ssl_context: for https; the default verifies certificates and names.
     """
 
-    _kept: ClassVar = ("address", "max_connections", "ssl_context")
+    _pickled: ClassVar = ("address", "max_connections", "ssl_context")
 
     def __init__(
         self, address: Address, *, max_connections: int = 64, ssl_context: ssl.SSLContext | None = None
@@ -45,7 +45,7 @@ class Wire:
         self._managers: dict[int, urllib3.PoolManager] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._kept}
+        return {name: getattr(self, name) for name in self._pickled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state.pop("address"), **state)  # type: ignore[misc]
