@@ -155,6 +155,22 @@ LOOK_ALIKES: list[tuple[str, list[str], list[svir.Event]]] = [
         ],
     ),
     (
+        "another call in the place of arguments",
+        [
+            call(0, "a", id="x", name="f"),
+            call(0, "b"),
+            call(0, "k").replace('"k"', '"k"}}, {"index": 0, "id": "y", "function": {"name": "g", "arguments": "d"'),
+            call(0, "e"),
+        ],
+        [
+            ToolCallDelta(0, "x", "f", "a"),
+            ToolCallDelta(0, "x", "", "b"),
+            ToolCallDelta(0, "x", "", "k"),
+            ToolCallDelta(1, "y", "g", "d"),
+            ToolCallDelta(1, "y", "", "e"),
+        ],
+    ),
+    (
         "arguments as a name",
         [
             call(0, "a", id="x", name="f"),

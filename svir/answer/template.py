@@ -55,6 +55,13 @@ class Template:
         """Whether a payload begins and ends like the one that the template was made of."""
         return payload.startswith(self._head) and payload.endswith(self._tail)
 
+    def is_of(self, payload: bytes, /) -> bool:
+        """Whether a payload is the chunk of the template with another string, be it one that goes the long way."""
+        try:
+            return self.fits(payload) and isinstance(decode_string(payload[self._start : self._stop]), str)
+        except MsgspecError:
+            return False
+
     def strings(self, run: Sequence[bytes], at: int, /) -> list[str]:
         """The strings of the payloads from a place on, up to one that is not like the others; none is empty."""
         strings: list[str] = []
@@ -121,7 +128,7 @@ class Templates:
             return
         idle = not self._surrogates.high and (tags is None or not tags.held)
         inside = tags is not None and tags.inside
-        if now is not None and idle and inside is self._inside and now.fits(payload):
+        if now is not None and idle and inside is self._inside and now.is_of(payload):
             return
         if now is not None and count - self._made > _USEFUL:
             self._patience = _PATIENCE
