@@ -106,8 +106,8 @@ class Tool:
             raise RequestError(f"expected functions as tools, got {got}: a call of it could not be carried out")
         self.function: Callable[..., Any] = function
         self.name: str = str(getattr(function, "__name__", "")) if name is None else name
-        said, documented = _documented(_docstring(function))
-        self.description: str = said if description is None else description
+        summary, documented = _documented(_docstring(function))
+        self.description: str = summary if description is None else description
         self.strict = strict
         self._arguments = _arguments(function, self.name, documented)
         form = json_schema(self._arguments, name=self.name, strict=strict)
@@ -155,13 +155,13 @@ def _docstring(function: Any) -> str:
 
 def _documented(doc: str) -> tuple[str, dict[str, str]]:
     """What a docstring says of the function, and of each parameter."""
-    said, *sections = _SECTION.split(doc)
+    summary, *sections = _SECTION.split(doc)
     parameters: dict[str, str] = {}
     for title, section in zip(sections[::2], sections[1::2], strict=True):
         if title in ("Args", "Arguments", "Parameters"):
             for names, text in _ENTRY.findall(textwrap.dedent(section.strip("\n"))):
                 parameters |= dict.fromkeys(re.split(", *", names), " ".join(text.split()))
-    return said.strip(), parameters
+    return summary.strip(), parameters
 
 
 def _arguments(function: Callable[..., Any], name: str, documented: Mapping[str, str]) -> type[Struct]:
@@ -181,16 +181,16 @@ def _arguments(function: Callable[..., Any], name: str, documented: Mapping[str,
         raise RequestError(f"expected other names of parameters for tool {name!r}, got {error}") from error
 
 
-def _field(parameter: inspect.Parameter, tool: str, said: str | None) -> tuple[str, Any] | tuple[str, Any, Any]:
+def _field(parameter: inspect.Parameter, tool: str, description: str | None) -> tuple[str, Any] | tuple[str, Any, Any]:
     hint, default = parameter.annotation, parameter.default
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise RequestError(f"expected parameters that can be given by name for tool {tool!r}, got {parameter}")
     if hint is parameter.empty:
         raise RequestError(f"expected a type for each parameter of tool {tool!r}, got none for {parameter.name}")
-    if said:
+    if description:
         bare, *metas = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         annotated: Any = Annotated
-        hint = annotated[bare, Meta(description=said), *metas]
+        hint = annotated[bare, Meta(description=description), *metas]
     if default is parameter.empty:
         return parameter.name, hint
     if default is None or isinstance(default, str | int | float | Enum):

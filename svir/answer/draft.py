@@ -134,18 +134,29 @@ class Draft:
             raise ProtocolError(f"expected what the protocol allows, got: {kind}{where}")
         self._repairs.setdefault(kind, where)
 
-    def said(self, text: str) -> Text:
+    # A piece of the answer goes in, and its event comes out
+
+    def add_text(self, text: str) -> Text:
         self.texts.append(text)
         return Text(text)
 
-    def reasoned(self, text: str, carrier: str) -> Reasoning:
+    def add_reasoning(self, text: str, carrier: str) -> Reasoning:
         self.carrier = self.carrier or carrier
         self.reasonings.append(text)
         return Reasoning(text)
 
-    def refused(self, text: str) -> Refusal:
+    def add_refusal(self, text: str) -> Refusal:
         self.refusals.append(text)
         return Refusal(text)
+
+    def add_report(self, source: str, results: Any, offsets: Any) -> FilterReport:
+        filtered = _is_filtered(results)
+        self.blocked = self.blocked or (filtered and source == "answer")
+        report = FilterReport(source, results, offsets if isinstance(offsets, dict) else None, filtered)
+        self.reports.append(report)
+        return report
+
+    # What else a chunk tells
 
     def name(self, id: str | None, model: str | None) -> None:
         """The first of each that is not empty counts: some servers send empty ones, or another id with every chunk."""
@@ -164,13 +175,6 @@ class Draft:
         """Pieces per second from the first to the last: under two, or 50 ms, there is no honest rate."""
         window = self.last_shown - (self._first_shown or self.last_shown)
         return (self.shown - 1) / window if self.shown > 1 and window >= 0.05 else None
-
-    def report(self, source: str, results: Any, offsets: Any) -> FilterReport:
-        filtered = _is_filtered(results)
-        self.blocked = self.blocked or (filtered and source == "answer")
-        report = FilterReport(source, results, offsets if isinstance(offsets, dict) else None, filtered)
-        self.reports.append(report)
-        return report
 
     def count_tokens(self, field: UsageField | None) -> None:
         """The last usage that is not empty wins: some servers send it with every chunk, growing."""
@@ -199,6 +203,8 @@ class Draft:
         elif reason != self.finish_reason:
             self.note(f"two finish reasons: {clip(self.finish_reason, 40)}, {clip(reason, 40)}")
             self.finish_reason = max(self.finish_reason, reason, key=_weight)
+
+    # The end
 
     def close(self, *, done: bool, framed: bool) -> Iterator[Event]:
         """The stream is over: the calls that may run, the usage, the completion.

@@ -89,7 +89,7 @@ class Unpacker:
         elif content is not None:
             self._parts(content, events)
         if delta.refusal:
-            events.append(self._draft.refused(delta.refusal))
+            events.append(self._draft.add_refusal(delta.refusal))
         if delta.tool_calls:
             events += self._draft.calls.add(delta.tool_calls)
         elif delta.function_call is not None:
@@ -101,28 +101,29 @@ class Unpacker:
         if text:
             if delta.reasoning and delta.reasoning_content not in (None, "", delta.reasoning):
                 self._draft.note("two reasoning carriers that differ")
-            events.append(self._draft.reasoned(text, carrier))
+            events.append(self._draft.add_reasoning(text, carrier))
         if delta.reasoning_details:
             self._draft.details.extend(delta.reasoning_details)
 
     def _text(self, text: str, events: list[Event]) -> None:
         if self._tags is None:
-            events.append(self._draft.said(text))
+            events.append(self._draft.add_text(text))
         else:
             for is_reasoning, piece in self._tags.split(text):
-                events.append(self._draft.reasoned(piece, "tags") if is_reasoning else self._draft.said(piece))
+                events.append(self._draft.add_reasoning(piece, "tags") if is_reasoning else self._draft.add_text(piece))
 
     def _parts(self, content: list[Any], events: list[Event]) -> None:
         self._draft.note("content as a list of parts")
         for is_reasoning, text in reasoning.parts(content):
             if is_reasoning:
-                events.append(self._draft.reasoned(text, "parts"))
+                events.append(self._draft.add_reasoning(text, "parts"))
             else:
                 self._text(text, events)
 
     def _prompt_verdicts(self, entries: list[Any]) -> list[Event]:
-        results = [entry.get("content_filter_results") for entry in entries if isinstance(entry, dict)]
-        return [self._draft.report("prompt", result, None) for result in results if isinstance(result, dict) and result]
+        found = [entry.get("content_filter_results") for entry in entries if isinstance(entry, dict)]
+        verdicts = [verdict for verdict in found if isinstance(verdict, dict) and verdict]
+        return [self._draft.add_report("prompt", verdict, None) for verdict in verdicts]
 
     def _verdict(self, choice: Choice, events: list[Event]) -> None:
         """A filter's verdict on the answer; the same one again, about the same text, is not reported again."""
@@ -134,7 +135,7 @@ class Unpacker:
         verdict = self._plain(written[0]), offsets
         if verdict[0] and isinstance(verdict[0], dict) and verdict != self._last_verdict:
             self._last_written, self._last_verdict = written, verdict
-            events.append(self._draft.report("answer", *verdict))
+            events.append(self._draft.add_report("answer", *verdict))
 
     def _plain(self, value: bytes) -> Any:
         """A value that the typed decoder passed over: all it knows of it is where it ends."""
@@ -149,7 +150,7 @@ class Unpacker:
         events: list[Event] = []
         self._delta(delta, events)
         for is_reasoning, piece in self._tags.rest() if self._tags is not None else ():
-            events.append(self._draft.reasoned(piece, "tags") if is_reasoning else self._draft.said(piece))
+            events.append(self._draft.add_reasoning(piece, "tags") if is_reasoning else self._draft.add_text(piece))
         return events
 
 

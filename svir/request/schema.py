@@ -225,9 +225,9 @@ def _nullable(schema: Schema) -> Schema:
         return schema
     if "anyOf" in schema:
         return schema | {"anyOf": [*schema["anyOf"], {"type": "null"}]}
-    said = {"description": schema["description"]} if "description" in schema else {}
-    bare = {key: value for key, value in schema.items() if key != "description"}
-    return {"anyOf": [bare, {"type": "null"}], **said}
+    bare = dict(schema)
+    description = {"description": bare.pop("description")} if "description" in schema else {}
+    return {"anyOf": [bare, {"type": "null"}], **description}
 
 
 def _takes_null(schema: Schema) -> bool:
