@@ -1,9 +1,13 @@
 """What all tests share."""
 
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from faulty import descriptors
+from handles import PHOTO
 
 import svir.answer.calls
 
@@ -15,3 +19,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def made_ids_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made-up call ids are the same in every run, so that two runs can be compared."""
     monkeypatch.setattr(svir.answer.calls, "uuid4", lambda: SimpleNamespace(hex="0" * 32))
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    path = tmp_path / "photo.png"
+    path.write_bytes(PHOTO)
+    return path
+
+
+@pytest.fixture
+def no_descriptor_is_left() -> Iterator[None]:
+    before = descriptors()
+    yield
+    assert descriptors() == before
