@@ -125,8 +125,8 @@ class Callers:
 
     def __init__(self, urls: Mapping[str, str], certificate: str | None, photos: Mapping[str, Path]) -> None:
         unreached = {name: trouble for name, trouble in UNREACHED.items() if name in urls}
-        self.tallies = {name: Tally(trouble) for name, trouble in (TROUBLES | unreached).items()}
         self._troubles = TROUBLES | unreached
+        self.tallies = {name: Tally(trouble) for name, trouble in self._troubles.items()}
         self._urls = urls
         self._over = [over for over in ("plain", "plain", "TLS") if over in urls]
         self._trusting = certificates.client(certificate) if certificate else None

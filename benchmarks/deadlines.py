@@ -39,6 +39,7 @@ CANCELS = {
 }
 MOST_LATE = 0.05
 MOST_SHARE = 0.1
+"""A limit may end a call so many seconds late, or this share of itself where that is more."""
 MOST_AFTER = 0.1
 """Seconds from `cancel` to the end of the call, and from the end of a stream to the server's knowledge of it."""
 

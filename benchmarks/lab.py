@@ -28,6 +28,7 @@ class Row:
 
     Args:
         case: what was done, from the general to the particular.
+        arm: who did it.
         samples: figures by name, in seconds and bytes.
         note: why there are none.
     """

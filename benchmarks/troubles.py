@@ -90,7 +90,7 @@ class Trouble:
     Args:
         script: of the server, once a request was asked: by its number, and how many times it has been sent.
         ends: how it may end: whole, as an error (of a time limit also which), or given up by the caller.
-        use: what the caller does, one of `soak.USES`.
+        use: what the caller does, one of `callers.USES`.
         photo: "small" or "large", when one is sent.
         limits: those that differ from limits out of reach.
     """
