@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svir
-from svir.request import body as module
+from svir.request import media
 from svir.request.body import Body
 from svir.request.media import Audio, Image, Video
 from svir.request.sources import BLOCK, Sources
@@ -169,7 +169,7 @@ SIZES = [size for multiple in (3, BLOCK // 2, BLOCK, 2 * BLOCK) for size in rang
 def test_base64_is_the_same_with_either_encoder_at_every_size(
     encoder: Any, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_encoder", lambda: encoder)
+    monkeypatch.setattr(media, "_encoder", lambda: encoder)
     data = (bytes(range(251)) * (size // 251 + 1))[:size]
     assert read({"x": Image(data, type="image/x")}) == {"x": data_url("image/x", data)}
 
@@ -231,7 +231,7 @@ def test_a_block_of_a_large_file_is_handed_on_as_it_was_encoded(monkeypatch: pyt
         encoded.append(binascii.b2a_base64(block, newline=False))
         return encoded[-1]
 
-    monkeypatch.setattr(module, "_encoder", lambda: encode)
+    monkeypatch.setattr(media, "_encoder", lambda: encode)
     with Sources() as sources:
         blocks = list(Body({"x": Image(PNG + bytes(10 * BLOCK))}, sources))
     handed_on = {id(block) for block in blocks} & {id(block) for block in encoded}
@@ -239,7 +239,7 @@ def test_a_block_of_a_large_file_is_handed_on_as_it_was_encoded(monkeypatch: pyt
 
 
 def test_the_length_is_known_before_anything_of_a_picture_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_encoder", None)
+    monkeypatch.setattr(media, "_encoder", None)
     with Sources() as sources:
         assert Body({"x": Image(PNG)}, sources).length == len('{"x":"data:image/png;base64,iVBORw0KGgo="}')
 

@@ -60,37 +60,40 @@ class Draft:
         transport: Callable[[], Metrics],
         repairs: Iterable[str],
     ) -> None:
-        self.events = self.keepalives = self.chunks = 0
+        self._strict = strict
+        self._repairs = dict.fromkeys(repairs, "")
+        # What came
         self.id: str = ""
         self.model: str = ""
-        self.carrier: str = ""
         self.named: bool = False
         """Whether both the id and the model came."""
+        self.texts: list[str] = []
+        self.reasonings: list[str] = []
+        self.carrier: str = ""
         self.details: list[Any] = []
+        self.refusals: list[str] = []
+        self.calls: Calls = Calls(self.note, max_calls)
         self.logprobs: list[Any] = []
         self.reports: list[FilterReport] = []
-        self.calls: Calls = Calls(self.note, max_calls)
-        self.finish_reason: str | None = None
         self.usage: Usage | None = None
         self.timings: dict[str, Any] | None = None
+        # How much, and when
+        self._transport = transport
+        self.events = self.keepalives = self.chunks = 0
+        self.shown: int = 0
+        """Chunks that showed something."""
+        self.now = started
+        """When the last bytes came."""
+        self._started = started
+        self._first_shown: float | None = None
+        self.last_shown = started
+        # How it ended
+        self.finish_reason: str | None = None
         self.matched_stop: Any = None
         self.annotated: bool = False
         """Whether an asynchronous filter is at work, whose verdicts may come after the text."""
         self.blocked: bool = False
         self.complete: bool = False
-        self._strict = strict
-        self._transport = transport
-        self._repairs = dict.fromkeys(repairs, "")
-        self._started = started
-        self.shown: int = 0
-        """Chunks that showed something."""
-        self._first_shown: float | None = None
-        self.now = started
-        """When the last bytes came."""
-        self.last_shown = self._started
-        self.texts: list[str] = []
-        self.reasonings: list[str] = []
-        self.refusals: list[str] = []
         self._finished: tuple[ToolCall, ...] | None = None
 
     @property

@@ -6,14 +6,11 @@ a list of texts with segments between them, and its length is a sum. Nothing of 
 
 from __future__ import annotations
 
-from binascii import b2a_base64
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Raw
 
-from .opened import Source
 from .sources import Sources
 from .values import Leaf, Segment, encode, escaped
 
@@ -78,27 +75,3 @@ class Body:
         for segment, text in zip(self._segments, self._texts[1:], strict=True):
             yield from segment.blocks()
             yield text
-
-
-class Base64:
-    """A source as base64."""
-
-    def __init__(self, sources: Sources, source: Source, /) -> None:
-        self._sources = sources
-        self._source = source
-        self.length: int = 4 * -(-source.size // 3)
-
-    def blocks(self) -> Iterator[bytes]:
-        in_base64 = _encoder()
-        for block in self._sources.blocks(self._source):
-            yield in_base64(block)
-
-
-@cache
-def _encoder() -> Callable[[memoryview], bytes]:
-    """The fastest encoder that is installed."""
-    try:
-        from pybase64 import b64encode
-    except ImportError:
-        return partial(b2a_base64, newline=False)
-    return b64encode
