@@ -17,7 +17,13 @@ _DRAIN_BYTES = 64 * 2**10
 
 
 class Answer:
-    """The head of an answer, and its body once."""
+    """The head of an answer, and its body once.
+
+    Args:
+        response: as urllib3 has it, which knows the pool of its connection.
+        head: as the standard library read it; its receiver has what follows.
+        call: the limits that the body is read under.
+    """
 
     def __init__(self, response: BaseHTTPResponse, head: Response, call: Call) -> None:
         self.status: int = response.status
