@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answers import chunk, echo, question, whole
 
 import svir
 from svir.batches import Row
@@ -25,19 +26,6 @@ from svir.batches.pace import Pace
 from svir.testing import Answer, ReplayServer, Request
 
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
-
-
-def stream(text: str) -> bytes:
-    choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop"}
-    return b"data: %b\n\ndata: [DONE]\n\n" % json.dumps({"id": "c1", "model": "m", "choices": [choice]}).encode()
-
-
-def question(request: Request) -> str:
-    return json.loads(request.body)["messages"][-1]["content"]
-
-
-def echo(request: Request) -> bytes:
-    return stream(question(request))
 
 
 def limit(**headers: str) -> Answer:
@@ -130,7 +118,7 @@ def test_a_failure_is_a_row_with_what_the_server_said_and_the_others_go_on() -> 
 
 
 def test_a_broken_answer_is_a_row_that_carries_what_came() -> None:
-    with ReplayServer(stream("half").partition(b"data: [DONE]")[0].replace(b'"stop"', b"null")) as server:
+    with ReplayServer(chunk("half")) as server:
         with svir.Client(server.url) as client:
             [row] = svir.batch(client, ["a"])
     assert isinstance(row.error, svir.TruncatedError)
@@ -162,7 +150,7 @@ def test_no_more_than_concurrency_are_under_way() -> None:
         assert full.wait(10)
         with lock:
             running -= 1
-        yield stream("ok"), 0.0
+        yield whole("ok"), 0.0
 
     with ReplayServer(answer) as server, svir.Client(server.url) as client:
         assert len(list(svir.batch(client, map(str, range(30)), concurrency=3))) == 30
@@ -426,8 +414,6 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_an_error_comes_back_from_another_process_as_it_was(error: svir.SvirError) -> None:
-    import pickle
-
     error.completion = svir.Completion(text="so far")
     error.request_id = "r1"
     again = pickle.loads(pickle.dumps(Row(custom_id="a", error=error))).error

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
+from answers import DONE, chunk, question, whole
+from commands import environment, exit_code, in_a_terminal, in_terminal
 
 from svir.cli.meter import Meter
 from svir.testing import Answer, ReplayServer, Request
@@ -30,24 +31,10 @@ USAGE = {
 }
 KEY = "the-key-never-to-be-seen"
 
-# pexpect forks while a server's threads run; the child only execs.
-in_a_terminal = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-
 
 def stream(text: str) -> bytes:
-    choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop"}
-    usage = {
-        "prompt_tokens": 3,
-        "completion_tokens": 2,
-        "total_tokens": 5,
-        "prompt_tokens_details": {"cached_tokens": 1},
-    }
-    chunks = [{"id": "c1", "model": "m", "choices": [choice]}, {"choices": [], "usage": usage}]
-    return b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
-
-
-def question(request: Request) -> str:
-    return json.loads(request.body)["messages"][-1]["content"]
+    usage = b"data: %b\n\n" % json.dumps({"choices": [], "usage": USAGE}).encode()
+    return whole(text).removesuffix(DONE) + usage + DONE
 
 
 def echo(request: Request) -> bytes:
@@ -64,12 +51,6 @@ def written(folder: Path, *lines: str) -> Path:
     path = folder / "in.jsonl"
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
-
-
-def environment(**more: str) -> dict[str, str]:
-    dropped = ("NO_COLOR", "PYTHONIOENCODING", "COLUMNS")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_") and name not in dropped}
-    return {**kept, "TERM": "xterm", **more}
 
 
 def command(folder: Path, server: ReplayServer | str, *options: str) -> list[str]:
@@ -115,13 +96,7 @@ def test_a_line_comes_out_in_the_format_of_openai(tmp_path: Path) -> None:
         "logprobs": None,
         "finish_reason": "stop",
     }
-    usage = {
-        "prompt_tokens": 3,
-        "completion_tokens": 2,
-        "total_tokens": 5,
-        "prompt_tokens_details": {"cached_tokens": 1},
-    }
-    body = {"id": "c1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
+    body = {"id": "c1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": USAGE}
     assert row == {
         "id": "batch_req_1",
         "custom_id": "first",
@@ -164,8 +139,7 @@ def test_a_refusal_is_a_response_and_a_broken_answer_an_error_with_what_came(tmp
     refusal = Answer.json({"error": {"message": "no", "type": "t", "code": "c"}}, status=400)
 
     def answer(request: Request) -> Any:
-        cut = stream("half").partition(b"data: [DONE]")[0].replace(b'"stop"', b"null")
-        return {"refused": refusal, "broken": cut}.get(question(request), echo(request))
+        return {"refused": refusal, "broken": chunk("half")}.get(question(request), echo(request))
 
     written(tmp_path, line("refused"), line("broken"), line("good"))
     with ReplayServer(answer) as server:
@@ -496,22 +470,19 @@ def test_an_input_that_is_not_there_is_told_and_no_output_made(tmp_path: Path) -
     assert done.stderr == f"svir: expected a readable file, got No such file or directory: {tmp_path / 'in.jsonl'}\n"
 
 
-def drawn(folder: Path, code: str) -> str:
+def drawn(folder: Path, without: str) -> str:
     """What a terminal is sent during a run that answers three lines and fails at one."""
     written(folder, *map(line, "abc"), "no json")
     with ReplayServer(echo) as server:
-        arguments = ["-c", code, *command(folder, server)[3:]]
-        terminal = pexpect.spawn(sys.executable, arguments, env=environment(), encoding="utf-8", timeout=30)
-        terminal.expect(pexpect.EOF)
-        terminal.close()
-    assert terminal.exitstatus == 1
+        terminal = in_terminal(*command(folder, server)[3:], without=without)
+        assert exit_code(terminal) == 1
     return terminal.before
 
 
 @in_a_terminal
-@pytest.mark.parametrize("without", ["", "sys.modules['rich'] = None; "], ids=["rich", "without rich"])
+@pytest.mark.parametrize("without", ["", "rich"], ids=["with rich", "without rich"])
 def test_a_terminal_shows_how_far_it_is(tmp_path: Path, without: str) -> None:
-    shown = drawn(tmp_path, f"import sys; {without}from svir.cli import main; sys.exit(main())")
+    shown = drawn(tmp_path, without)
     assert "100%" in shown
     assert "4 done, 1 failed, " in shown
     assert "/s, 0:00:00 left" in shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answers import echo, whole
 
 import svir
 from svir.testing import Answer, ReplayServer, Request
@@ -18,15 +18,6 @@ from svir.testing import Answer, ReplayServer, Request
 distributed = pytest.importorskip("distributed")
 
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
-
-
-def stream(text: str) -> bytes:
-    choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop"}
-    return b"data: %b\n\ndata: [DONE]\n\n" % json.dumps({"choices": [choice]}).encode()
-
-
-def echo(request: Request) -> bytes:
-    return stream(json.loads(request.body)["messages"][-1]["content"])
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +68,7 @@ def test_errors_come_back_as_rows(executor: Any, tmp_path: Path) -> None:
 def test_a_photo_is_read_where_the_request_is_sent_from(executor: Any, tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(JPEG)
     question = svir.user("?", svir.Image(tmp_path / "a.jpg"))
-    with ReplayServer(stream("seen")) as server, svir.Client(server.url) as client:
+    with ReplayServer(whole("seen")) as server, svir.Client(server.url) as client:
         [row] = svir.batch(client, [[question]], executor=executor)
     assert row.error is None
     assert b"data:image/jpeg;base64,/9j/4CBub3Q" in server.requests[0].body

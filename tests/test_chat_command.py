@@ -10,18 +10,8 @@ from typing import Any
 
 import pexpect
 import pytest
-from test_cli import (
-    closed_port,
-    command,
-    complaint,
-    data,
-    environment,
-    exit_code,
-    in_a_terminal,
-    in_terminal,
-    sent,
-    stream,
-)
+from answers import event, stream
+from commands import closed_port, command, complaint, environment, exit_code, in_a_terminal, in_terminal
 
 from svir.testing import Answer, ReplayServer
 
@@ -59,6 +49,11 @@ def ask(terminal: pexpect.spawn, question: str, answer: str) -> None:
 def leave(terminal: pexpect.spawn) -> int:
     terminal.sendeof()
     return exit_code(terminal)
+
+
+def sent(server: ReplayServer) -> Any:
+    [request] = server.requests
+    return json.loads(request.body)
 
 
 def messages(server: ReplayServer) -> list[list[Mapping[str, Any]]]:
@@ -107,7 +102,7 @@ def test_a_blank_line_asks_nothing() -> None:
 
 
 def test_ctrl_c_ends_an_answer_and_keeps_what_came_of_it() -> None:
-    with ReplayServer([(data({"content": "first"}), 0.0), (HELLO, NEVER)], HELLO) as server:
+    with ReplayServer([(event({"content": "first"}), 0.0), (HELLO, NEVER)], HELLO) as server:
         terminal = talk(server)
         terminal.sendline("one")
         terminal.expect("\nfirst")
@@ -119,7 +114,7 @@ def test_ctrl_c_ends_an_answer_and_keeps_what_came_of_it() -> None:
     assert messages(server)[1] == [question("one"), {"role": "assistant", "content": "first"}, question("two")]
 
 
-@pytest.mark.parametrize("came", [b"", data({"reasoning": "hm"})], ids=["nothing", "only reasoning"])
+@pytest.mark.parametrize("came", [b"", event({"reasoning": "hm"})], ids=["nothing", "only reasoning"])
 def test_a_question_that_ctrl_c_left_without_text_leaves_the_conversation(came: bytes, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("a note")
     asked = threading.Event()
@@ -163,7 +158,7 @@ def test_a_failure_is_said_and_the_conversation_goes_on_without_it(answer: Any, 
 
 
 def test_an_answer_that_broke_off_stays_as_far_as_it_came() -> None:
-    with ReplayServer(data({"content": "Hel"}), HELLO) as server:
+    with ReplayServer(event({"content": "Hel"}), HELLO) as server:
         terminal = talk(server)
         ask(terminal, "one", "Hel\r\nsvir: expected")
         ask(terminal, "two", "Hello")
@@ -196,10 +191,8 @@ def test_an_attachment_that_is_not_there_is_said_before_the_first_question() -> 
 
 
 def test_a_conversation_needs_no_readline() -> None:
-    program = "import sys; sys.modules['readline'] = None; from svir.cli import main; sys.exit(main())"
     with ReplayServer(HELLO) as server:
-        arguments = ["-c", program, "chat", "--url", server.url]
-        terminal = pexpect.spawn(sys.executable, arguments, env=environment(), encoding="utf-8", timeout=30)
+        terminal = in_terminal("chat", "--url", server.url, without="readline")
         terminal.expect(PROMPT)
         ask(terminal, "one", "Hello")
         assert leave(terminal) == 0
@@ -372,7 +365,7 @@ def test_json_is_utf_8_whatever_the_locale_and_cannot_steer_a_terminal() -> None
 
 
 def test_json_tells_what_broke_an_answer_off_and_what_came_before() -> None:
-    with ReplayServer(data({"content": "Hel"})) as server:
+    with ReplayServer(event({"content": "Hel"})) as server:
         done = piped("hi", "--json", "--url", server.url)
     text, error = lines(done.stdout)
     assert text == {"type": "text", "text": "Hel"}
@@ -413,7 +406,7 @@ def test_a_conversation_in_json_has_a_last_line_for_each_answer(tmp_path: Path) 
     # Ctrl-C goes to all of the pipeline: only svir is to heed it.
     pipeline = f'trap : INT; "$0" -m svir chat --json --url $1 | (trap "" INT; exec tee {out})'
     with ReplayServer(
-        HELLO, [(data({"content": "first"}), 0.0), (HELLO, NEVER)], Answer.json({}, status=404)
+        HELLO, [(event({"content": "first"}), 0.0), (HELLO, NEVER)], Answer.json({}, status=404)
     ) as server:
         arguments = ["-c", pipeline, sys.executable, server.url]
         terminal = pexpect.spawn("/bin/sh", arguments, env=environment(), encoding="utf-8", timeout=30)
@@ -435,7 +428,7 @@ def test_a_conversation_in_json_has_a_last_line_for_each_answer(tmp_path: Path) 
 
 
 def test_json_tells_what_ctrl_c_left() -> None:
-    with ReplayServer([(data({"content": "Hel"}), 0.0), (HELLO, NEVER)]) as server:
+    with ReplayServer([(event({"content": "Hel"}), 0.0), (HELLO, NEVER)]) as server:
         terminal = in_terminal("chat", "hi", "--json", "--url", server.url)
         terminal.expect('"text":"Hel"')
         terminal.sendintr()

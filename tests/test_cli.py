@@ -7,16 +7,16 @@ import json
 import os
 import pty
 import re
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
+from answers import event, stream
+from commands import closed_port, command, complaint, environment, exit_code, in_a_terminal, in_terminal, run
 
 import svir
 from svir.testing import Answer, ReplayServer, Request
@@ -24,69 +24,15 @@ from svir.testing import Answer, ReplayServer, Request
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
 KEY = "the-key-never-to-be-seen"
 
-# pexpect forks while a server's threads run; the child only execs.
-in_a_terminal = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-
-
-def data(delta: Mapping[str, object], finish: str | None = None) -> bytes:
-    return b"data: %b\n\n" % json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).encode()
-
-
-def stream(*deltas: Mapping[str, object], finish: str = "stop") -> bytes:
-    return b"".join([*map(data, deltas), data({}, finish), b"data: [DONE]\n\n"])
-
-
 HELLO = stream({"content": "Hel"}, {"content": "lo"})
 THOUGHT = stream({"reasoning_content": "hm"}, {"reasoning_content": "..."}, {"content": "\n\nYes"})
-
-
-def environment(**more: str) -> dict[str, str]:
-    """This process's, without what would change the outcome."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("OPENAI_") and name not in ("NO_COLOR", "PYTHONIOENCODING")
-    }
-    return {**kept, "TERM": "xterm", **more}
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "svir", *arguments]
-
-
-def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        env=environment(**env),
-    )
-
-
-def in_terminal(*arguments: str, **env: str) -> pexpect.spawn:
-    return pexpect.spawn(sys.executable, command(*arguments)[1:], env=environment(**env), encoding="utf-8", timeout=30)
-
-
-def exit_code(terminal: pexpect.spawn) -> int:
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    return terminal.exitstatus
 
 
 def shown(server: ReplayServer, *arguments: str, **env: str) -> str:
     """All that a terminal is sent while a question is answered."""
     terminal = in_terminal("chat", "hi", "--url", server.url, *arguments, **env)
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
+    assert exit_code(terminal) == 0
     return terminal.before
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def sent(server: ReplayServer) -> Any:
@@ -110,7 +56,7 @@ def test_an_answer_that_ends_its_line_itself_gets_no_second_end() -> None:
 
 def test_the_text_comes_while_the_server_still_speaks() -> None:
     heard = threading.Event()
-    steps = [(data({"content": "first"}), 0.0), (data({"content": " second"}), heard), (stream(), 0.0)]
+    steps = [(event({"content": "first"}), 0.0), (event({"content": " second"}), heard), (stream(), 0.0)]
     with ReplayServer(steps) as server:
         arguments = command("chat", "hi", "--url", server.url)
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment(), bufsize=0) as process:
@@ -183,18 +129,10 @@ WRONG = [
     ("a path unknown", Answer.json({"error": {"message": "no such route"}}, status=404), 1, "no such route"),
     ("a key refused", Answer.json({"error": {"message": "who are you"}}, status=401), 1, "who are you"),
     ("a web page", Answer(b"<html>", headers={"Content-Type": "text/html"}, framing="length"), 1, "text/html"),
-    ("a stream cut off", data({"content": "Hel"}), 1, "expected"),
+    ("a stream cut off", event({"content": "Hel"}), 1, "expected"),
     ("an error in the stream", b'data: {"error":{"message":"out of memory"}}\n\n', 1, "out of memory"),
     ("a message of two lines", Answer.json({"error": {"message": "one\ntwo\x1b[31m"}}, status=400), 1, "one two\\x1b"),
 ]
-
-
-def complaint(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line on standard error."""
-    assert "Traceback" not in done.stderr
-    [line] = done.stderr.splitlines()
-    assert line.startswith("svir: ")
-    return line
 
 
 @pytest.mark.parametrize(("answer", "code", "said"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG])
@@ -206,7 +144,7 @@ def test_a_failure_of_the_server_is_one_line(answer: Any, code: int, said: str) 
 
 
 def test_what_came_before_the_break_is_kept_and_ends_its_line() -> None:
-    with ReplayServer(data({"content": "Hel"})) as server:
+    with ReplayServer(event({"content": "Hel"})) as server:
         assert run("chat", "hi", "--url", server.url).stdout == "Hel\n"
 
 
@@ -261,7 +199,7 @@ def test_a_key_is_in_no_output() -> None:
     with ReplayServer(Answer.json({"error": {"message": "wrong key"}}, status=401)) as server:
         refused = run("chat", "hi", OPENAI_BASE_URL=server.url, OPENAI_API_KEY=KEY)
         broken = run("chat", "hi", OPENAI_BASE_URL=server.url, OPENAI_API_KEY=f"{KEY}\nX-Injected: yes")
-    with ReplayServer(data({"content": "Hel"})) as server:
+    with ReplayServer(event({"content": "Hel"})) as server:
         cut = run("chat", "hi", "--url", server.url, "--key-env", "MY_KEY", MY_KEY=KEY)
     assert [done.returncode for done in (mistaken, refused, broken, cut)] == [2, 1, 2, 1]
     for done in (mistaken, refused, broken, cut):
@@ -273,7 +211,7 @@ NOTES = [
     ("the limit of tokens", stream({"content": "Hel"}, finish="length"), "cut off", 0),
     ("a filter", stream({"content": "Hel"}, finish="content_filter"), "content filter", 1),
     ("an abort", stream({"content": "Hel"}, finish="abort"), "aborted", 1),
-    ("a repair", data({"content": "Hel"}) + data({}, "stop"), "[DONE]", 0),
+    ("a repair", event({"content": "Hel"}) + event({}, "stop"), "[DONE]", 0),
     ("no text", stream(), "no text", 0),
     ("only reasoning", stream({"reasoning": "hm"}), "only reasoning", 0),
 ]
@@ -345,8 +283,8 @@ def test_reasoning_is_seen_on_standard_error_when_only_the_text_is_piped() -> No
 
 
 WAITING = [
-    ("in the text", [(data({"content": "first"}), 0.0)], "first"),
-    ("in the reasoning", [(data({"reasoning": "hm"}), 0.0)], "hm\x1b\\[0m"),
+    ("in the text", [(event({"content": "first"}), 0.0)], "first"),
+    ("in the reasoning", [(event({"reasoning": "hm"}), 0.0)], "hm\x1b\\[0m"),
 ]
 
 
@@ -403,7 +341,7 @@ def test_what_ctrl_c_leaves_half_made_does_not_complain() -> None:
 
 def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
     gone = threading.Event()
-    steps = [(data({"content": "first"}), 0.0), (data({"content": " second"}), gone), (stream(), threading.Event())]
+    steps = [(event({"content": "first"}), 0.0), (event({"content": " second"}), gone), (stream(), threading.Event())]
     pipe = subprocess.PIPE
     with ReplayServer(steps) as server:
         arguments = command("chat", "hi", "--url", server.url)
@@ -496,10 +434,8 @@ def test_a_row_of_a_table_is_a_line() -> None:
 
 @in_a_terminal
 def test_tables_need_no_rich() -> None:
-    program = "import sys; sys.modules['rich'] = None; from svir.cli import main; sys.exit(main())"
     with ReplayServer(Answer.json(MODELS)) as server:
-        arguments = ["-c", program, "models", "--url", server.url]
-        terminal = pexpect.spawn(sys.executable, arguments, env=environment(), encoding="utf-8", timeout=30)
+        terminal = in_terminal("models", "--url", server.url, without="rich")
         assert exit_code(terminal) == 0
     assert "qwen         32,768   text, image\r\n" in terminal.before
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 import pytest
-from answers import DONE, chunk
+from answers import DONE, chunk, event
 from msgspec import Meta
 
 import svir
@@ -41,11 +41,6 @@ class Loose(TypedDict):
 
 class Held(msgspec.Struct):
     value: int | None = 1
-
-
-def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return b"data: " + json.dumps({"id": "c1", "model": "m", "choices": [choice]}).encode() + b"\n\n"
 
 
 def answer(text: str, finish: str = "stop") -> bytes:

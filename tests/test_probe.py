@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Mapping
@@ -15,6 +12,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from answers import DONE
+from commands import closed_port, complaint, run
 
 import svir
 from svir import probe
@@ -23,7 +22,6 @@ from svir.testing.server import Request
 
 PROMPTS = probe.Prompts()
 USAGE = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
-DONE = b"data: [DONE]\n\n"
 
 # What is told apart here by the prompt alone; the others by a field of the request.
 BY_PROMPT = {PROMPTS.text: "text", PROMPTS.reasoning: "reasoning", PROMPTS.calls: "parallel", PROMPTS.image: "no image"}
@@ -454,15 +452,9 @@ def test_the_picture_is_a_png_of_plain_red() -> None:
 # The command
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    command = [sys.executable, "-m", "svir", "probe", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**env, "MY_KEY": "k"})
-
-
 def test_the_command_prints_a_line_for_each_finding() -> None:
     with ReplayServer(scripted({"unknown model": no(404, {"error": "no\n\x1b[2Jsuch"})})) as server:
-        done = run(server.url, "--model", "m")
+        done = run("probe", server.url, "--model", "m")
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert [line[:14].strip() for line in lines] == lines_in_order()
@@ -478,7 +470,7 @@ def lines_in_order() -> list[str]:
 
 def test_the_command_prints_json_lines() -> None:
     with ReplayServer(scripted({})) as server:
-        done = run(server.url, "--json", "--key-env", "MY_KEY")
+        done = run("probe", server.url, "--json", "--key-env", "MY_KEY", MY_KEY="k")
     findings = [msgspec.json.decode(line, type=probe.Finding) for line in done.stdout.splitlines()]
     assert [finding.name for finding in findings] == lines_in_order()
     assert ("images", *FOUND["images"]) in [(each.name, each.value, each.evidence) for each in findings]
@@ -486,8 +478,6 @@ def test_the_command_prints_json_lines() -> None:
 
 
 def test_the_command_ends_with_3_without_a_connection() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    done = run(f"http://127.0.0.1:{port}")
+    done = run("probe", f"http://127.0.0.1:{closed_port()}")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("svir: ")
+    complaint(done)

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 from certificates import client_tls, server_tls
+from commands import command, environment, run
+from faulty import ONCE
 
 import svir
 from svir.testing import Answer, FaultServer, ReplayServer, faults
@@ -25,7 +27,6 @@ from svir.testing.record import RecordingProxy
 STREAMS = Path(__file__).parent / "streams"
 PROJECT = Path(svir.__file__).parent.parent
 KEY = "the-marker-that-must-not-be-seen"
-ONCE = svir.Retry(attempts=1)
 
 DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -394,16 +395,11 @@ def test_the_answer_to_head_has_no_body() -> None:
 # The command
 
 
-def environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    return {**kept, "PYTHONPATH": str(PROJECT)}
-
-
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_records_until_it_is_interrupted(ending: signal.Signals, tmp_path: Path) -> None:
     pipe = subprocess.PIPE
     with ReplayServer(DELTA + END) as server:
-        arguments = [sys.executable, "-m", "svir", "record", "--url", server.url, "--out", str(tmp_path / "new")]
+        arguments = command("record", "--url", server.url, "--out", str(tmp_path / "new"))
         with subprocess.Popen(arguments, stdout=pipe, stderr=pipe, env=environment()) as process:
             url = process.stdout.readline().decode().rstrip("\n")
             with svir.Client(url, api_key=KEY) as client:
@@ -426,8 +422,7 @@ def test_the_command_records_until_it_is_interrupted(ending: signal.Signals, tmp
     ids=["url", "port", "folder"],
 )
 def test_a_wrong_option_is_told(options: list[str], said: str, tmp_path: Path) -> None:
-    arguments = [sys.executable, "-m", "svir", "record", "--out", str(tmp_path), *options]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=30, env=environment())
+    done = run("record", "--out", str(tmp_path), *options)
     assert (done.returncode, done.stdout, said in done.stderr, "Traceback" in done.stderr) == (2, "", True, False)
 
 
@@ -465,7 +460,7 @@ def test_the_fixture_is_found_by_its_entry_point_and_ends_its_servers(tmp_path: 
     (installed / "entry_points.txt").write_text("[pytest11]\nsvir = svir_pytest\n")
     shutil.copy(PROJECT / "svir" / "testing" / "plugin.py", tmp_path / "site" / "svir_pytest.py")
     (tmp_path / "test_it.py").write_text(TESTS.format(path=str(STREAMS / "mlx-lm" / "reasoning.http")))
-    env = {**environment(), "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(PROJECT)])}
+    env = environment(PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), str(PROJECT)]))
     done = subprocess.run(
         [
             sys.executable,

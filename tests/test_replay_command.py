@@ -1,15 +1,15 @@
 """`svir replay --check` says of every recording what came of it."""
 
 import subprocess
-import sys
 from pathlib import Path
+
+from commands import run
 
 STREAMS = Path(__file__).parent / "streams"
 
 
 def replay(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "svir", "replay", "--check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return run("replay", "--check", *arguments)
 
 
 def test_a_line_is_printed_for_every_recording_and_none_in_silence() -> None:
