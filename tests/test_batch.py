@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from answers import chunk, echo, question, whole
+from clocks import Clock
 
 import svir
 from svir.batches import Row
@@ -264,13 +265,6 @@ def test_a_limit_met_while_others_are_answered_is_worth_more_tries() -> None:
         rows = texts(svir.batch(client, map(str, range(200)), concurrency=16, executor=AtOnce()))
     assert rows["1"] == "0"
     assert refused == 4
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_wait_is_kept_and_a_shorter_one_does_not_shorten_it() -> None:

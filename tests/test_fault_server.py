@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 
 import pytest
 from certificates import client_tls, server_tls
+from raw import all_of, connect
 
 from svir.testing import Answer, FaultServer, ReplayServer
 from svir.testing.faults import (
@@ -24,14 +25,6 @@ from svir.testing.faults import (
 )
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 40000\r\n\r\n" + bytes(40_000)
-
-
-def connect(server: FaultServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10)
-
-
-def all_of(sock: socket.socket) -> bytes:
-    return b"".join(iter(lambda: sock.recv(65536), b""))
 
 
 def test_each_connection_has_its_script_and_the_last_one_goes_on() -> None:

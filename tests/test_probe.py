@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from answers import DONE
+from clocks import Clock
 from commands import closed_port, complaint, run
 
 import svir
@@ -154,14 +155,9 @@ def scripted(changed: Mapping[str, Any]) -> Callable[[Request], Any]:
     return answer
 
 
-def clock(step: float) -> Callable[[], float]:
-    """A clock that is a step further at every look."""
-    return map(step.__mul__, itertools.count()).__next__
-
-
 def found(changed: Mapping[str, Any], *, step: float = 0.01, **options: Any) -> dict[str, tuple[str, str]]:
     with ReplayServer(scripted(changed)) as server, svir.Client(server.url) as client:
-        findings = list(probe.run(client, clock=clock(step), **options))
+        findings = list(probe.run(client, clock=Clock(step), **options))
     assert len({finding.name for finding in findings}) == len(findings)
     return {finding.name: (finding.value, finding.evidence) for finding in findings}
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ import pytest
 from certificates import client_tls, server_tls
 from commands import command, environment, run
 from faulty import ONCE
+from raw import exchange
 
 import svir
 from svir.testing import Answer, FaultServer, ReplayServer, faults
@@ -30,14 +30,6 @@ KEY = "the-marker-that-must-not-be-seen"
 
 DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-
-
-def exchange(url: str, request: bytes) -> bytes:
-    """All that a server sends back to one request."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as sock:
-        sock.sendall(request)
-        return b"".join(iter(lambda: sock.recv(65536), b""))
 
 
 def post(*headers: str, path: str = "/v1/chat/completions", body: bytes = b"{}") -> bytes:
@@ -62,7 +54,7 @@ def test_every_recorded_answer_passes_and_is_written_byte_for_byte(server_: str,
     for number, path in enumerate(sorted((STREAMS / server_).glob("*.http"))):
         folder = tmp_path / str(number)
         with ReplayServer(path) as server, RecordingProxy(server.url, folder) as proxy:
-            passed = exchange(proxy.url, post())
+            passed = exchange(proxy, post())
         assert passed == path.read_bytes(), path.name
         assert [file.read_bytes() for file in folder.iterdir()] == ([passed] if passed else []), path.name
 
@@ -99,7 +91,7 @@ def test_recordings_that_are_there_are_left_alone_and_counted_on_from(tmp_path: 
     with ReplayServer(DELTA + END) as server:
         for _ in range(2):
             with RecordingProxy(server.url, tmp_path) as proxy:
-                exchange(proxy.url, post())
+                exchange(proxy, post())
     assert names(tmp_path) == [
         "007-v1-models.http",
         "008-v1-chat-completions.http",
@@ -121,7 +113,7 @@ def test_the_name_is_the_path_without_what_no_name_can_hold_and_without_the_quer
     path: str, name: str, tmp_path: Path
 ) -> None:
     with ReplayServer(DELTA + END) as server, RecordingProxy(server.url, tmp_path) as proxy:
-        exchange(proxy.url, post(path=path))
+        exchange(proxy, post(path=path))
     assert names(tmp_path) == [name]
     assert server.requests[0].path == path
 
@@ -129,7 +121,7 @@ def test_the_name_is_the_path_without_what_no_name_can_hold_and_without_the_quer
 def test_bodies_of_requests_are_written_when_asked_for(tmp_path: Path) -> None:
     body = json.dumps({"messages": [{"role": "user", "content": f"my key is {KEY}"}]}).encode()
     with ReplayServer(DELTA + END) as server, RecordingProxy(server.url, tmp_path, requests=True) as proxy:
-        exchange(proxy.url, post(f"Authorization: Bearer {KEY}", body=body))
+        exchange(proxy, post(f"Authorization: Bearer {KEY}", body=body))
     assert names(tmp_path) == ["001-v1-chat-completions.http", "001-v1-chat-completions.request.json"]
     assert server.requests[0].body == body
     kept = (tmp_path / "001-v1-chat-completions.request.json").read_bytes()
@@ -155,7 +147,7 @@ def test_a_secret_that_the_answer_repeats_is_starred_wherever_it_stands(header: 
     middle = said.index(KEY.encode()) + 5
     answer = Answer([(said, 0.0), (said[:middle], 0.0), (said[middle:], 0.0)], headers={"X-Echo": KEY})
     with ReplayServer(answer) as server, RecordingProxy(server.url, tmp_path, requests=True) as proxy:
-        passed = exchange(proxy.url, post(header, body=f'{{"a":"{KEY}"}}'.encode()))
+        passed = exchange(proxy, post(header, body=f'{{"a":"{KEY}"}}'.encode()))
     assert passed == answer.wire
     assert any(value.endswith(KEY) for value in server.requests[0].headers.values())
     written = (tmp_path / "001-v1-chat-completions.http").read_bytes()
@@ -169,7 +161,7 @@ def test_a_secret_that_the_answer_repeats_is_starred_wherever_it_stands(header: 
 def test_a_secret_of_the_query_is_starred(tmp_path: Path) -> None:
     said = Answer.json({"error": {"message": f"wrong key {KEY}"}}, status=401)
     with ReplayServer(said) as server, RecordingProxy(server.url, tmp_path) as proxy:
-        exchange(proxy.url, post().replace(b"/completions HTTP", f"/completions?api-key={KEY} HTTP".encode()))
+        exchange(proxy, post().replace(b"/completions HTTP", f"/completions?api-key={KEY} HTTP".encode()))
     assert (tmp_path / "001-v1-chat-completions.http").read_bytes().count(b"*") == len(KEY)
     assert KEY.encode() not in everything(tmp_path)
 
@@ -182,7 +174,7 @@ def test_cookies_reach_the_client_and_no_file(tmp_path: Path) -> None:
     head = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=%b;\r\n  Path=/\r\nContent-Type: text/event-stream\r\nset-cookie: b=2\r\n"
     answer = head % KEY.encode() + b"Content-Length: %d\r\n\r\n" % len(DELTA + END) + DELTA + END
     with ReplayServer(Answer.raw(answer)) as server, RecordingProxy(server.url, tmp_path) as proxy:
-        assert exchange(proxy.url, post()) == answer
+        assert exchange(proxy, post()) == answer
     [written] = [path.read_bytes() for path in tmp_path.iterdir()]
     length = b"Content-Length: %d\r\n\r\n" % len(DELTA + END)
     assert written == b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" + length + DELTA + END
@@ -231,7 +223,7 @@ def test_a_chunked_request_passes(tmp_path: Path) -> None:
     head = b"POST /v1/x HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     request = head + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
     with ReplayServer(DELTA + END) as server, RecordingProxy(server.url, tmp_path, requests=True) as proxy:
-        exchange(proxy.url, request)
+        exchange(proxy, request)
     assert (server.requests[0].body, server.requests[0].complete) == (b"abcde", True)
     assert (tmp_path / "001-v1-x.request.json").read_bytes() == b"abcde"
 
@@ -312,7 +304,7 @@ def test_an_answer_that_breaks_off_is_written_as_far_as_it_came(tmp_path: Path) 
 def test_an_answer_passes_however_much_stands_in_its_head(fields: str, tmp_path: Path) -> None:
     raw = f"HTTP/1.1 200 OK\r\n{fields}Content-Length: 2\r\n\r\nok".encode()
     with ReplayServer(Answer.raw(raw)) as server, RecordingProxy(server.url, tmp_path) as proxy:
-        assert exchange(proxy.url, post()) == raw
+        assert exchange(proxy, post()) == raw
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [raw]
 
 

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from raw import connect, exchange
 
 from svir.testing import Answer, Playable, ReplayServer, Request, Step
 
@@ -21,10 +22,6 @@ EVENTS = [b'data: {"a":1}\n\n', b": still here\r\n\r\n", b"data: \xe2\x9c\x93\r\
 STREAM = b"".join(EVENTS)
 LENGTH = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
-
-
-def connect(server: ReplayServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10)
 
 
 @contextmanager
@@ -37,13 +34,6 @@ def post(connection: http.client.HTTPConnection, body: bytes = b"{}") -> tuple[i
     connection.request("POST", "/v1/chat/completions", body)
     with connection.getresponse() as response:
         return response.status, response.read()
-
-
-def exchange(server: ReplayServer, request: bytes) -> bytes:
-    """All bytes that come back to a client that asks the server to close."""
-    with connect(server) as sock, sock.makefile("rb") as reader:
-        sock.sendall(request)
-        return reader.read()
 
 
 def read_until(sock: socket.socket, end: bytes) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from answers import DONE, HELLO, chunk
+from clocks import Clock
 from faulty import OPENED, PHOTO, SOON, bounded, client_of, failing, framed, over_both, stream_of
 
 import svir
@@ -19,18 +20,6 @@ from svir.wire.call import Call
 from svir.wire.receiving import Receiver
 
 LIMIT = 0.3
-
-
-class Clock:
-    """A clock that is set, or goes on by a step whenever it is looked at."""
-
-    def __init__(self, step: float = 0.0) -> None:
-        self.now = 100.0
-        self._step = step
-
-    def __call__(self) -> float:
-        self.now += self._step
-        return self.now
 
 
 COMMENTS = framed(b": keep-alive\n\n") * 1000

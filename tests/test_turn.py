@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from answers import DONE, chunk
+from clocks import Clock
 from observed import blocks_of, cases, heard, is_stream, name_of, outcome, recorded
 from properties import assert_encodable, only_the_tolerant_path
 
@@ -51,16 +52,6 @@ def test_broken_payloads_that_would_be_whole_together_are_no_chunks() -> None:
     _, error, _ = heard([b"".join(b"data: %b\n\n" % piece for piece in [*pieces, b"[DONE]"])])
     assert isinstance(error, svir.ProtocolError)
     assert "event 1" in str(error)
-
-
-class Clock:
-    """Seconds that pass when told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def timed(steps: list[tuple[float, bytes]]) -> svir.Completion:
