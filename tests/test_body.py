@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svir
-from svir.request import media
+from svir.request import media, values
+from svir.request import sources as sources_module
 from svir.request.body import Body
 from svir.request.media import Audio, Image, Video
 from svir.request.sources import BLOCK, Sources
@@ -177,10 +178,8 @@ def test_base64_is_the_same_with_either_encoder_at_every_size(
 @given(st.lists(st.binary(min_size=1, max_size=200), max_size=5), st.integers(1, 70))
 @settings(deadline=None)
 def test_media_of_any_size_are_the_same_with_any_size_of_block(media: list[bytes], thirds: int) -> None:
-    from svir.request import sources
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "BLOCK", 3 * thirds)
+        patch.setattr(sources_module, "BLOCK", 3 * thirds)
         got = read({"x": [Image(data, type="image/x") for data in media]})
     assert got == {"x": [data_url("image/x", data) for data in media]}
 
@@ -253,8 +252,6 @@ def test_a_body_that_was_given_up_halfway_begins_anew() -> None:
 
 
 def test_two_thousand_messages_are_checked_without_building_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    from svir.request import values
-
     monkeypatch.setattr(values, "_problems", None)
     fields = {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]} for _ in range(2000)]}
     assert len(read(fields)["messages"]) == 2000

@@ -49,7 +49,7 @@ REPEATED = [
 
 
 @pytest.mark.parametrize(("first", "again"), [row[1:] for row in REPEATED], ids=[row[0] for row in REPEATED])
-def test_which_failures_before_the_first_event_are_tried_again(first: Answer | bytes, again: bool) -> None:
+def test_a_failure_before_the_first_event_is_tried_again_if_it_may_pass(first: Answer | bytes, again: bool) -> None:
     with ReplayServer(first, HELLO) as server, client_without_sleep(server.url) as (client, waits):
         if again:
             completion = client.complete("hi")

@@ -115,7 +115,7 @@ def test_the_bytes_of_an_answer_can_be_cut() -> None:
     assert Answer.raw(b"anything").wire == b"anything"
 
 
-def test_bodies_that_are_not_what_their_head_says() -> None:
+def test_a_faulty_body_is_not_what_its_head_says() -> None:
     assert wrong_length(b"12345", 3).endswith(b"Content-Length: 8\r\n\r\n12345")
     assert broken_chunk(b"data: 1\n\n").endswith(b"9\r\ndata: 1\n\n\r\nno size\r\nno chunk\r\n0\r\n\r\n")
     assert b"Location: http://a/\r\nContent-Length: 0\r\n\r\n" in redirect("http://a/").wire

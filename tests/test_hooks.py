@@ -13,6 +13,7 @@ import pytest
 from answers import DONE, HELLO, called, chunk, error
 
 import svir
+from svir.hooks import Hooks, Watch
 from svir.testing import Answer, FaultServer, ReplayServer
 from svir.testing.faults import Script, Take
 
@@ -290,8 +291,6 @@ def test_each_hook_may_stand_alone() -> None:
 
 
 def test_the_events_of_a_client_without_hooks_pass_through_nothing() -> None:
-    from svir.hooks import Hooks, Watch
-
     events = iter(())
     assert Watch(Hooks(), lambda: 0.0).events(events, 200, "") is events
 

@@ -18,6 +18,7 @@ from commands import closed_port, complaint, run
 
 import svir
 from svir import probe
+from svir.probe.steps import red
 from svir.testing import Answer, ReplayServer
 from svir.testing.server import Request
 
@@ -437,8 +438,6 @@ def test_a_long_prompt_is_longer_than_a_small_context_that_is_told() -> None:
 
 
 def test_the_picture_is_a_png_of_plain_red() -> None:
-    from svir.probe.steps import red
-
     png = red(64)
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     rows = zlib.decompress(png[png.index(b"IDAT") + 4 : png.index(b"IEND") - 8])

@@ -428,7 +428,7 @@ def test_nothing_is_loaded_until_it_is_asked_for():
     assert "svir_pytest" in sys.modules
     assert "svir" not in sys.modules
 
-def test_it_plays(svir_replay):
+def test_each_server_plays_its_own_answer(svir_replay):
     import svir
     first, second = svir_replay(Path({path!r})), svir_replay(b"data: [DONE]\\n\\n", patience=1.0)
     assert first.url != second.url

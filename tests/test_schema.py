@@ -13,6 +13,7 @@ import pytest
 from msgspec import Meta
 
 import svir
+from svir.request.options import checked
 
 NULL = {"type": "null"}
 INTEGER = {"type": "integer"}
@@ -349,7 +350,5 @@ def test_a_type_that_refers_to_itself_keeps_its_definition_beside_the_root() -> 
 
 
 def test_the_request_takes_the_schema_as_it_is() -> None:
-    from svir.request.options import checked
-
     asked = svir.json_schema(EVERYTHING)
     assert checked({"response_format": asked})["response_format"] is asked

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from answers import DONE, HELLO, chunk
+from certificates import client_tls, server_tls
 from faulty import client_of, failing, stream_of
 from tunnels import TunnelProxy, without_proxies
 
@@ -294,8 +295,6 @@ def test_no_netrc_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 def test_a_tunnel_hides_the_key_from_the_proxy_and_the_proxys_from_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    from certificates import client_tls, server_tls
-
     name = "DNS:example.invalid"
     without_proxies(monkeypatch)
     with ReplayServer(HELLO, tls=server_tls(name)) as server, TunnelProxy(server.url) as proxy:

@@ -182,7 +182,7 @@ def test_arguments_and_reasoning_are_progress() -> None:
         assert client.complete("hi").tool_calls[0].parse() == {}
 
 
-def test_no_limit_is_none_or_infinite() -> None:
+def test_none_and_infinity_are_no_limit() -> None:
     for limit in (None, float("inf"), 1e12, 10**9):
         timeout = svir.Timeout(limit, limit, limit, limit, limit)
         with ReplayServer(HELLO) as server, client_of(server.url, timeout=timeout) as client:

@@ -207,7 +207,7 @@ HOSTS = [
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize(("host", "no_proxy", "used"), HOSTS)
-def test_which_hosts_are_reached_through_a_proxy_of_the_environment(
+def test_a_proxy_of_the_environment_is_used_unless_no_proxy_or_loopback_says_no(
     host: str, no_proxy: str, used: bool, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_proxies(monkeypatch)
