@@ -21,8 +21,9 @@ from raw import exchange
 
 import svir
 from svir.testing import Answer, FaultServer, ReplayServer, faults
-from svir.testing.extent import Extent, Secrets
+from svir.testing.extent import Extent
 from svir.testing.record import RecordingProxy
+from svir.testing.secrets import Secrets
 
 STREAMS = Path(__file__).parent / "streams"
 PROJECT = Path(svir.__file__).parent.parent

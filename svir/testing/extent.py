@@ -4,26 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
+
+from .secrets import Secrets
 
 _COOKIE = re.compile(rb"^set-cookie2?[ \t]*:.*\n(?:[ \t].*\n)*", re.IGNORECASE | re.MULTILINE)
-
-
-class Secrets:
-    """Words that must not be written anywhere.
-
-    Args:
-        words: in any order; none is empty.
-    """
-
-    def __init__(self, words: Iterable[str]) -> None:
-        found = sorted(set(words), key=len, reverse=True)  # a longer one may begin like a shorter one
-        pattern = "|".join(re.escape(word).replace("/", r"\\?/") for word in found)
-        self._pattern = re.compile(pattern.encode("latin-1"), re.IGNORECASE) if found else None
-
-    def masked(self, text: bytes) -> bytes:
-        """The text with as many stars in their place, so that no length changes."""
-        return text if self._pattern is None else self._pattern.sub(lambda word: b"*" * len(word[0]), text)
 
 
 class Extent:

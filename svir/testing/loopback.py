@@ -17,7 +17,7 @@ from typing import Self
 _BLOCK = 64 * 1024
 
 # Tells that the other side ended the connection although bytes of it are still unread. Linux only.
-_LEFT = getattr(select, "POLLRDHUP", 0)
+LEFT: int = getattr(select, "POLLRDHUP", 0)
 
 
 class Loopback:
@@ -144,6 +144,11 @@ def _blamed_on_the_client() -> Iterator[None]:
         raise Gone from error
 
 
+def may_go_on(version: str, headers: HTTPMessage, /) -> bool:
+    """Whether another request may follow one with this head."""
+    return version == "HTTP/1.1" and headers.get("Connection", "").lower() != "close"
+
+
 class Peer:
     """The other end of a connection; whatever fails in here is its doing."""
 
@@ -188,9 +193,9 @@ class Peer:
     @_blamed_on_the_client()
     def watch(self, seconds: float) -> None:
         """Waits, unless the client goes first, or where that cannot be told from it, sends."""
-        if _LEFT:
+        if LEFT:
             poll = select.poll()
-            poll.register(self.sock, _LEFT)
+            poll.register(self.sock, LEFT)
             if poll.poll(seconds * 1000):
                 raise Gone
             return

@@ -17,22 +17,17 @@ import ssl
 from collections.abc import Callable
 from http.client import HTTPMessage
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from .answers import Answer
-from .extent import Extent, Secrets
-from .loopback import Gone, Loopback, Peer
+from .extent import Extent
+from .loopback import LEFT, Gone, Loopback, Peer, may_go_on
+from .secrets import Secrets, of_request
 
 _BLOCK = 64 * 2**10
-_LEFT = getattr(select, "POLLRDHUP", 0)  # as in `loopback`
 
 # What the proxy says itself. `identity`, because a compressed recording can neither be read nor searched for keys.
 _OWN = {"host", "expect", "accept-encoding"}
-
-# What a header's name says when its value is nobody else's business; and how short a secret may be: "none" and
-# "EMPTY" are sent as keys too, and stand in many texts.
-_SECRET = re.compile(r"auth|key|token|cookie|secret|credential|password|signature", re.IGNORECASE)
-_SHORTEST = 8
 
 
 class RecordingProxy(Loopback):
@@ -101,7 +96,7 @@ class RecordingProxy(Loopback):
         method, path, version, headers = peer.head()
         stem = f"{next(self._numbers):03}{_as_name(path)}"
         server = self._connected(peer, headers)
-        answer, body, secrets = Extent(method), bytearray(), _secrets(path, headers)
+        answer, body, secrets = Extent(method), bytearray(), of_request(path, headers)
         try:
             with server:
                 head = self._upstream.head(method, path, headers)
@@ -111,7 +106,7 @@ class RecordingProxy(Loopback):
             self._write(stem if answer.done else f"{stem}-left", secrets, answer, body)
             raise
         self._write(stem, secrets, answer, body)
-        return whole and answer.keeps and version == "HTTP/1.1" and headers.get("Connection", "").lower() != "close"
+        return whole and answer.keeps and may_go_on(version, headers)
 
     def _connected(self, peer: Peer, headers: HTTPMessage) -> socket.socket:
         try:
@@ -223,7 +218,7 @@ def _poll(server: socket.socket, events: int, peer: Peer) -> select.poll:
     """What the server is ready for, and whether the client left."""
     poll = select.poll()
     poll.register(server, events)
-    poll.register(peer.sock, _LEFT)
+    poll.register(peer.sock, LEFT)
     return poll
 
 
@@ -236,9 +231,3 @@ def _received(server: socket.socket) -> bytes:
 
 def _as_name(path: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", path.partition("?")[0])[:80].rstrip("-.")
-
-
-def _secrets(path: str, headers: HTTPMessage) -> Secrets:
-    fields = [*headers.items(), *parse_qsl(path.partition("?")[2], encoding="latin-1")]
-    values = [value for name, value in fields if _SECRET.search(name)]
-    return Secrets(word for value in values for word in re.findall(r'[^\s;,="]+', value) if len(word) >= _SHORTEST)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPMessage
 
 from .answers import Answer, Playable, as_answer
-from .loopback import Gone, Loopback, Peer
+from .loopback import Gone, Loopback, Peer, may_go_on
 
 _POLL = 0.01  # seconds between looks at the socket while an event is awaited: a close is seen soon
 
@@ -109,7 +109,7 @@ class ReplayServer(Loopback):
             with self._changed:
                 self.aborted += not self._stopping.is_set()
             raise
-        return answer.keeps and version == "HTTP/1.1" and headers.get("Connection", "").lower() != "close"
+        return answer.keeps and may_go_on(version, headers)
 
     def _receive(self, request: Request, peer: Peer) -> None:
         kept: list[bytes] = []
