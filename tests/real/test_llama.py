@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 import svir
+from svir.cli.llama import MODEL
 
 COUNT = "Count from one to one hundred."
 PLACE = {
@@ -112,4 +113,4 @@ def test_a_cancelled_answer_keeps_what_came(client: svir.Client) -> None:
 
 def test_the_served_model_is_listed_with_its_context(client: svir.Client) -> None:
     [model] = client.models()
-    assert (model.id, model.context, model.chat) == ("smollm2", 2048, True)
+    assert (model.id, model.context, model.chat) == (MODEL, 2048, True)
