@@ -7,7 +7,7 @@ import pytest
 
 import svir
 
-# What the scripts of make_model.py say, written out by hand.
+# What scripts.py says, written out by hand.
 TEXTS = [
     ("plain", "Hello, world!"),
     ("count", "One two three four five six seven eight nine ten eleven twelve."),

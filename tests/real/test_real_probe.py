@@ -1,4 +1,4 @@
-"""A probe of the two mlx servers finds what their recordings show; the scripts of make_model.py say the rest."""
+"""A probe of the two mlx servers finds what their recordings show; scripts.py says the rest."""
 
 import svir
 from svir import probe
