@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from certificates import client_tls, server_tls
-from commands import command, environment, run
 from faulty import ONCE
 from raw import exchange
 
 import svir
 from svir.testing import Answer, FaultServer, ReplayServer, faults
-from svir.testing.extent import Extent
 from svir.testing.record import RecordingProxy
-from svir.testing.secrets import Secrets
 
 STREAMS = Path(__file__).parent / "streams"
-PROJECT = Path(svir.__file__).parent.parent
 KEY = "the-marker-that-must-not-be-seen"
 
 DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
@@ -167,10 +157,6 @@ def test_a_secret_of_the_query_is_starred(tmp_path: Path) -> None:
     assert KEY.encode() not in everything(tmp_path)
 
 
-def test_a_secret_is_found_in_other_letters_and_with_escaped_slashes() -> None:
-    assert Secrets(["aB/cdefgh"]).masked(rb"ab/CDEFGH aB\/cdefgh") == b"********* **********"
-
-
 def test_cookies_reach_the_client_and_no_file(tmp_path: Path) -> None:
     head = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=%b;\r\n  Path=/\r\nContent-Type: text/event-stream\r\nset-cookie: b=2\r\n"
     answer = head % KEY.encode() + b"Content-Length: %d\r\n\r\n" % len(DELTA + END) + DELTA + END
@@ -179,17 +165,6 @@ def test_cookies_reach_the_client_and_no_file(tmp_path: Path) -> None:
     [written] = [path.read_bytes() for path in tmp_path.iterdir()]
     length = b"Content-Length: %d\r\n\r\n" % len(DELTA + END)
     assert written == b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" + length + DELTA + END
-
-
-def test_a_short_word_is_no_secret_and_a_longer_one_wins_over_its_beginning() -> None:
-    assert Secrets([]).masked(b"EMPTY") == b"EMPTY"
-    assert Secrets(["abcdefgh", "abcdefghij"]).masked(b"abcdefghij abcdefgh") == b"********** ********"
-
-
-def test_an_answer_that_ends_in_its_head_is_written_without_its_cookies() -> None:
-    extent = Extent("POST")
-    extent.feed(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nX-A: 1\r\n")
-    assert (extent.done, extent.masked(Secrets([]))) == (False, b"HTTP/1.1 200 OK\r\nX-A: 1\r\n")
 
 
 # What passes, and when
@@ -344,133 +319,3 @@ WRONG = ["localhost:1234", "ftp://localhost", "http://", "http://a:b@localhost",
 def test_a_url_that_is_none_is_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected the URL of a server"):
         RecordingProxy(url, tmp_path)
-
-
-EXTENTS = [
-    ("a length", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", True, True),
-    ("a length not reached", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", False, False),
-    ("bytes after the end", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab", True, False),
-    ("chunks", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=y\r\na\r\n0\r\n\r\n", True, True),
-    ("trailers", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\r\n\r\n", True, True),
-    ("no last chunk", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", False, False),
-    ("a broken chunk", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno\r\na\r\n0\r\n\r\n", False, False),
-    ("no framing", b"HTTP/1.1 200 OK\r\n\r\nab", False, False),
-    ("an odd length", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nab", False, False),
-    ("HTTP/1.0", b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", True, False),
-    ("a close", b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na", True, False),
-    ("nothing to come", b"HTTP/1.1 204 No Content\r\n\r\n", True, True),
-    ("an interim answer", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", True, True),
-    ("only an interim answer", b"HTTP/1.1 100 Continue\r\n\r\n", False, False),
-    ("no HTTP", b"hello\r\n\r\nab", False, False),
-]
-
-
-@pytest.mark.parametrize(("raw", "done", "keeps"), [case[1:] for case in EXTENTS], ids=[case[0] for case in EXTENTS])
-def test_the_end_of_an_answer_is_found_at_every_cut(raw: bytes, done: bool, keeps: bool) -> None:
-    cuts: list[Callable[[bytes], list[bytes]]] = [
-        lambda raw: [raw],
-        lambda raw: [raw[n : n + 1] for n in range(len(raw))],
-        *((lambda raw, n=n: [raw[:n], raw[n:]]) for n in range(1, len(raw))),
-    ]
-    for cut in cuts:
-        extent = Extent("POST")
-        for block in cut(raw):
-            extent.feed(block)
-        assert (extent.done, extent.keeps, extent.masked(Secrets([]))) == (done, keeps, raw)
-
-
-def test_the_answer_to_head_has_no_body() -> None:
-    extent = Extent("HEAD")
-    extent.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
-    assert extent.done
-
-
-# The command
-
-
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_records_until_it_is_interrupted(ending: signal.Signals, tmp_path: Path) -> None:
-    pipe = subprocess.PIPE
-    with ReplayServer(DELTA + END) as server:
-        arguments = command("record", "--url", server.url, "--out", str(tmp_path / "new"))
-        with subprocess.Popen(arguments, stdout=pipe, stderr=pipe, env=environment()) as process:
-            url = process.stdout.readline().decode().rstrip("\n")
-            with svir.Client(url, api_key=KEY) as client:
-                assert client.complete("hi").text == "Hi"
-            line = process.stdout.readline().decode()
-            process.send_signal(ending)
-            rest = process.communicate(timeout=30)
-    assert line == f"{tmp_path / 'new' / '001-v1-chat-completions.http'}\n"
-    assert (process.returncode, rest) == (0, (b"", b""))
-    assert (tmp_path / "new" / "001-v1-chat-completions.http").read_bytes() == Answer(DELTA + END).wire
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--url", "ftp://localhost"], "expected the URL of a server"),
-        (["--url", "http://localhost", "--port", "70000"], "expected a port from 0 to 65535"),
-        (["--url", "http://localhost", "--out", "/dev/null/x"], "Not a directory"),
-    ],
-    ids=["url", "port", "folder"],
-)
-def test_a_wrong_option_is_told(options: list[str], said: str, tmp_path: Path) -> None:
-    done = run("record", "--out", str(tmp_path), *options)
-    assert (done.returncode, done.stdout, said in done.stderr, "Traceback" in done.stderr) == (2, "", True, False)
-
-
-# The fixture
-
-TESTS = """
-import sys
-from pathlib import Path
-
-def test_nothing_is_loaded_until_it_is_asked_for():
-    assert "svir_pytest" in sys.modules
-    assert "svir" not in sys.modules
-
-def test_each_server_plays_its_own_answer(svir_replay):
-    import svir
-    first, second = svir_replay(Path({path!r})), svir_replay(b"data: [DONE]\\n\\n", patience=1.0)
-    assert first.url != second.url
-    assert "three" in svir.Client(first.url).complete("hi").text
-    assert len(first.requests) == 1
-
-def test_the_servers_side_fails_the_test(svir_replay):
-    import svir
-    server = svir_replay(lambda request: 1 / 0)
-    try:
-        svir.Client(server.url, retry=svir.Retry(attempts=1)).complete("hi")
-    except svir.ConnectError:
-        pass
-"""
-
-
-def test_the_fixture_is_found_by_its_entry_point_and_ends_its_servers(tmp_path: Path) -> None:
-    installed = tmp_path / "site" / "replay_probe-1.dist-info"
-    installed.mkdir(parents=True)
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: replay-probe\nVersion: 1\n")
-    (installed / "entry_points.txt").write_text("[pytest11]\nsvir = svir_pytest\n")
-    shutil.copy(PROJECT / "svir" / "testing" / "plugin.py", tmp_path / "site" / "svir_pytest.py")
-    (tmp_path / "test_it.py").write_text(TESTS.format(path=str(STREAMS / "mlx-lm" / "reasoning.http")))
-    env = environment(PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), str(PROJECT)]))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            str(tmp_path / "test_it.py"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=env,
-        cwd=tmp_path,
-    )
-    assert "3 passed, 1 error" in done.stdout
-    assert "ZeroDivisionError" in done.stdout
