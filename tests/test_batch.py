@@ -26,8 +26,6 @@ from svir.batches import Row
 from svir.batches.pace import Pace
 from svir.testing import Answer, ReplayServer, Request
 
-JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
-
 
 def limit(**headers: str) -> Answer:
     return Answer.json({"error": {"message": "slow down"}}, status=429, headers=headers)
