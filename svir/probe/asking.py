@@ -26,6 +26,7 @@ from .. import (
     Retry,
     ServerStreamError,
     StatusError,
+    Stream,
     SvirError,
     Text,
     TimedOut,
@@ -166,47 +167,26 @@ class Asker:
         return outcome
 
     def _ask(self, messages: Any, strict: bool, extra: dict[str, Any] | None, options: Options) -> Outcome:
-        done = False
-        carriers: dict[str, None] = {}
-
-        def tap(payload: bytes) -> None:
-            nonlocal done
-            done = done or payload.strip() == b"[DONE]"
-            carriers.update(dict.fromkeys(name.decode() for name in _CARRIER.findall(payload)))
-
-        times: list[float] = []
-        keepalives, progress, completion = 0, None, Completion()
+        seen = _Seen(self._clock)
         client = copy.copy(self.client)
         client.strict = strict
         limit: Any = {self._cap: self.max_tokens}
         error: SvirError | None = None
         try:
-            with client.stream(messages, model=self.model, tap=tap, extra=extra, **limit | options) as events:
-                for event in events:
-                    if isinstance(event, Progress):
-                        progress = event
-                    elif isinstance(event, Completion):
-                        completion = event
-                    elif not times:
-                        keepalives = events.completion.metrics.keepalives
-                    times += [self._clock()] if isinstance(event, _SHOWS) else []
+            with client.stream(messages, model=self.model, tap=seen.tap, extra=extra, **limit | options) as stream:
+                seen.read(stream)
         except RequestError:
             raise
         except SvirError as failure:
-            error, completion = failure, failure.completion or completion
+            error, seen.completion = failure, failure.completion or seen.completion
+        self._count(seen.completion, error)
+        return seen.outcome(error)
+
+    def _count(self, completion: Completion, error: SvirError | None) -> None:
         self.requests += max(1, completion.metrics.tries)
         self._silent = self._silent + 1 if isinstance(error, TimedOut) and not completion.metrics.bytes else 0
         for repair in completion.repairs:
             self._note(repair)
-        return Outcome(
-            completion=completion,
-            error=error,
-            done=done,
-            times=tuple(times),
-            keepalives=keepalives or (0 if times else completion.metrics.keepalives),
-            progress=progress,
-            carriers=tuple(carriers),
-        )
 
     def ask_exactly(self, messages: Any, /, **options: Unpack[Options]) -> Outcome:
         """As `ask`, but no field that the server refuses is left out, where the server keeps the protocol."""
@@ -218,6 +198,45 @@ class Asker:
     def _note(self, repair: str) -> None:
         # The place of the first case says nothing of the server.
         self.repairs[repair.partition(" at event ")[0]] = None
+
+
+class _Seen:
+    """What is seen of one answer while it comes."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.completion = Completion()
+        self._clock = clock
+        self._done = False
+        self._times: list[float] = []
+        self._keepalives = 0
+        self._progress: Progress | None = None
+        self._carriers: dict[str, None] = {}
+
+    def tap(self, payload: bytes) -> None:
+        self._done = self._done or payload.strip() == b"[DONE]"
+        self._carriers.update(dict.fromkeys(name.decode() for name in _CARRIER.findall(payload)))
+
+    def read(self, stream: Stream) -> None:
+        for event in stream:
+            if isinstance(event, Progress):
+                self._progress = event
+            elif isinstance(event, Completion):
+                self.completion = event
+            elif not self._times:
+                self._keepalives = stream.completion.metrics.keepalives
+            if isinstance(event, _SHOWS):
+                self._times.append(self._clock())
+
+    def outcome(self, error: SvirError | None) -> Outcome:
+        return Outcome(
+            completion=self.completion,
+            error=error,
+            done=self._done,
+            times=tuple(self._times),
+            keepalives=self._keepalives or (0 if self._times else self.completion.metrics.keepalives),
+            progress=self._progress,
+            carriers=tuple(self._carriers),
+        )
 
 
 def _shape(value: Any, depth: int = 0) -> str:
