@@ -18,25 +18,23 @@ if TYPE_CHECKING:
     from .client import Client
     from .run import Run
 
+    class _Beside(TypedDict, total=False):
+        """What a call takes beside the options."""
+
+        model: str | None
+        cancel: Cancel | None
+        on_upload: Callable[[int, int], object] | None
+        tap: Callable[[bytes], object] | None
+        extra: Mapping[str, Any] | None
+
+    class _Parsing(Options, _Beside, total=False):
+        stream: bool
+
+    class _Running(Settings, _Beside, total=False):
+        pass
+
+
 T = TypeVar("T")
-
-
-class _Beside(TypedDict, total=False):
-    """What a call takes beside the options."""
-
-    model: str | None
-    cancel: Cancel | None
-    on_upload: Callable[[int, int], object] | None
-    tap: Callable[[bytes], object] | None
-    extra: Mapping[str, Any] | None
-
-
-class _Parsing(Options, _Beside, total=False):
-    stream: bool
-
-
-class _Running(Settings, _Beside, total=False):
-    pass
 
 
 @overload

@@ -5,7 +5,7 @@ bytes that are not UTF-8. The tolerant path reads such a chunk with the standard
 types and names what it mended, so that one odd field never costs an answer.
 """
 
-from __future__ import annotations
+# Annotations are values here: msgspec would have to compile each again.
 
 import json
 import re

@@ -127,11 +127,11 @@ class Turn:
                         done = True
                         break
                     events = take(chunk)
-                    if tap is None:
-                        templates.learn(payload, chunk, events)
                     yield from events
                     if chunk.error is not None or chunk.choices is None:
                         self._raise_reported(payload)
+                    if tap is None:
+                        templates.learn(payload, chunk, events)
                 if done:
                     break
             ended(True)
