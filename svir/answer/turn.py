@@ -112,12 +112,12 @@ class Turn:
                     template = templates.now  # made of a chunk that showed something, so that these are not the first
                     if template is not None and (texts := template.strings(run, at)):
                         at += len(texts)
+                        draft.events += len(texts)
+                        draft.shown += len(texts)
                         draft.last_shown = draft.now
-                        parts, event = template.parts, template.event
+                        append, event = template.parts.append, template.event
                         for text in texts:
-                            draft.events += 1
-                            draft.shown += 1
-                            parts.append(text)
+                            append(text)
                             yield event(text)
                         continue
                     payload = run[at]
