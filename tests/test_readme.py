@@ -30,10 +30,23 @@ def test_a_script_of_the_readme_runs_as_it_stands(script: str, tmp_path: Path) -
             check=False,
         )
     assert (ran.returncode, ran.stderr) == (0, "")
-    if "ReplayServer" not in script:
+    if not re.search("(Replay|Fault)Server", script):
         assert "three" in ran.stdout or "probe" in script
         assert server.requests[0].complete
 
 
 def test_the_shortest_script_has_at_most_eight_lines() -> None:
     assert len(SCRIPTS[0].strip().splitlines()) <= 8
+
+
+def test_every_test_that_keeps_a_promise_is_there() -> None:
+    named = set(re.findall(r"`(test_\w+)`", README))
+    defined = {name for path in PROJECT.glob("tests/*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}
+    assert len(named) >= 20
+    assert named <= defined
+
+
+def test_every_picture_is_there() -> None:
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", README)
+    assert pictures
+    assert [picture for picture in pictures if not (PROJECT / picture).is_file()] == []
