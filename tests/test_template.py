@@ -208,6 +208,44 @@ LOOK_ALIKES: list[tuple[str, list[str], list[svir.Event]]] = [
 ]
 
 
+def padded(text: str, padding: str, **others: Any) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": {"content": text}}], **others, "obfuscation": padding})
+
+
+# (what differs, payloads with padding behind their text, events before the end)
+PADDED: list[tuple[str, list[str], list[svir.Event]]] = [
+    (
+        "padding",
+        [padded(*pair) for pair in (("a", "xyz"), ("b", "x1"), ("c", ""), ("d", "xyzw"), ("e", "q"))],
+        says("a", "b", "c", "d", "e"),
+    ),
+    (
+        "padding that breaks out",
+        [padded(text, text * 3) for text in "abc"]
+        + [padded("d", "x").replace('"x"', '"x","choices":[{"delta":{"content":"e"}}],"y":"z"')],
+        says("a", "b", "c", "e"),
+    ),
+    (
+        "a text that holds what stands before the padding",
+        [padded(text, text) for text in ("a", "b", "c")] + [padded('"}}], "obfuscation": "', "x"), padded("d", "y")],
+        says("a", "b", "c", '"}}], "obfuscation": "', "d"),
+    ),
+    (
+        "padding with a sign in it",
+        [padded("a", "x"), padded("b", "y"), padded("c", "z"), padded("d", 'q"\\'), padded("e", "x"), padded("f", "é")],
+        says("a", "b", "c", "d", "e", "f"),
+    ),
+    (
+        "a number in place of padding",
+        [padded(text, "").replace('""', number) for text, number in (("a", "1"), ("b", "22"), ("c", "3x"), ("d", "4"))][
+            :2
+        ],
+        says("a", "b"),
+    ),
+]
+LOOK_ALIKES += PADDED
+
+
 @pytest.mark.parametrize(("payloads", "events"), [case[1:] for case in LOOK_ALIKES], ids=[c[0] for c in LOOK_ALIKES])
 def test_a_payload_that_only_looks_like_the_one_before_is_read_for_itself(
     payloads: list[str], events: list[svir.Event]
@@ -249,15 +287,34 @@ def test_usage_beside_each_text_is_the_last_one() -> None:
     assert turn.completion.usage == svir.Usage(completion_tokens=2)
 
 
+@pytest.mark.parametrize(
+    ("field", "values", "expected"),
+    [
+        ("finish_reason", ["stop", "length", "stop", "length"], "length"),
+        ("matched_stop", ["a", "b", "c", "d"], "d"),
+    ],
+)
+def test_a_string_behind_the_text_that_is_read_is_no_padding(field: str, values: list[str], expected: str) -> None:
+    choices = [{"delta": {"content": text}, field: value} for text, value in zip("abcd", values, strict=True)]
+    _, _, turn = heard([framed(json.dumps({"choices": [choice]})) for choice in choices])
+    assert getattr(turn.completion, field) == expected
+
+
 def test_most_payloads_of_an_answer_are_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     read = counted(monkeypatch)
     heard([framed(chunk(content=str(n))) for n in range(100)])
     assert len(read) <= 2  # the first, and the proof of the template
 
 
+def test_payloads_that_are_padded_are_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = counted(monkeypatch)
+    heard([framed(padded(str(n), "x" * (n % 7))) for n in range(100)])
+    assert len(read) <= 8  # the first two, and the proofs
+
+
 def test_a_server_whose_chunks_all_differ_costs_few_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     read = counted(monkeypatch)
-    heard([framed(chunk(content=str(n), obfuscation="x" * n)) for n in range(160)])
+    heard([framed(f'{{"created":{n},{chunk(content=str(n))[1:]}') for n in range(160)])
     assert len(read) <= 160 + 8 + 2  # eight at first, and one in 64 from there on
 
 
@@ -296,6 +353,12 @@ ENVELOPES = [
     '{"choices":[{"delta":{"content":"a"},"finish_reason":%s}]}',
     '{"choices":[{"delta":{},"message":{"content":%s}}]}',
     '{"choices":[{"index":0,"delta":{"content":%s}}],"x":"\\ud83d"}',
+    '{"choices":[{"index":0,"delta":{"content":%s}}],"x":"ab"}',
+    '{"choices":[{"index":0,"delta":{"content":%s}}],"x":"c"}',
+    '{"choices":[{"index":0,"delta":{"content":%s}}],"x":"c\\u00e9"}',
+    '{"choices":[{"index":0,"delta":{"content":%s}}],"x":1}',
+    '{"choices":[{"index":0,"delta":{"content":%s}, "matched_stop":"ab"}]}',
+    '{"choices":[{"index":0,"delta":{"content":%s}, "matched_stop":"cd"}]}',
     "%s",
 ]
 STRINGS = st.sampled_from(

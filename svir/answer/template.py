@@ -8,6 +8,7 @@ piece, is the same chunk with another piece. Everything else is read whole.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -26,6 +27,8 @@ _LONGEST = 64 * 2**10
 _USEFUL = 4
 """Chunks that must be like a template for it to have been worth its while: it costs as much as reading ten."""
 
+_LETTERS = (string.ascii_letters + string.digits).encode()
+
 _PATIENCE, _PAUSE = 8, 64
 """Templates that may prove useless one after the other, and events before another is tried then: some servers change
 another field with every token."""
@@ -41,24 +44,20 @@ class Template:
         mark: what sends a string that holds it the long way: its chunk is read whole.
     """
 
-    __slots__ = ("_head", "_joint", "_mark", "_start", "_stop", "_tail", "event", "parts")
+    __slots__ = ("_joint", "_mark", "_start", "_stop", "event", "head", "parts", "tail")
 
     def __init__(self, head: bytes, tail: bytes, parts: list[str], event: Callable[[str], Event], mark: str) -> None:
         self.parts = parts
         self.event = event
-        self._head, self._start = head, len(head)
-        self._tail, self._stop = tail, -len(tail)
+        self.head, self._start = head, len(head)
+        self.tail, self._stop = tail, -len(tail)
         self._joint = tail + b"\n" + head
         self._mark = mark
-
-    def fits(self, payload: bytes, /) -> bool:
-        """Whether a payload begins and ends like the one that the template was made of."""
-        return payload.startswith(self._head) and payload.endswith(self._tail)
 
     def is_of(self, payload: bytes, /) -> bool:
         """Whether a payload is the chunk of the template with another string, be it one that goes the long way."""
         try:
-            return self.fits(payload) and isinstance(decode_string(payload[self._start : self._stop]), str)
+            return isinstance(decode_string(self._cut_out(payload)), str)
         except MsgspecError:
             return False
 
@@ -67,19 +66,23 @@ class Template:
         strings: list[str] = []
         if len(run) > 1:
             run = run[at:]
-            if not self.fits(run[0]) or (at <= 1 and (strings := self._of_all(run))):
+            if not self._cut_out(run[0]) or (at <= 1 and (strings := self._of_all(run))):
                 return strings
         for payload in run:
-            if not (payload.startswith(self._head) and payload.endswith(self._tail)):
-                break
             try:
-                text = decode_string(payload[self._start : self._stop])
+                text = decode_string(self._cut_out(payload))
             except MsgspecError:
                 break
             if not text or self._mark in text:
                 break
             strings.append(text)
         return strings
+
+    def _cut_out(self, payload: bytes) -> bytes:
+        """What stands in the place of the string, nothing when the payload is another around it."""
+        if payload.startswith(self.head) and payload.endswith(self.tail):
+            return payload[self._start : self._stop]
+        return b""
 
     def _of_all(self, run: Sequence[bytes]) -> list[str]:
         """The strings of payloads that are all alike, decoded in one go.
@@ -88,7 +91,7 @@ class Template:
         payloads prove that there is just one in each.
         """
         pieces = [payload[self._start : self._stop] for payload in run]
-        if self._head + self._joint.join(pieces) + self._tail != b"\n".join(run):
+        if self.head + self._joint.join(pieces) + self.tail != b"\n".join(run):
             return []
         try:
             strings = chunks.decode_strings(b"[%b]" % b",\n".join(pieces))
@@ -96,6 +99,30 @@ class Template:
             return []
         alike = len(strings) == len(run) and "" not in strings and self._mark not in "".join(strings)
         return strings if alike else []
+
+
+class Padded(Template):
+    """A template with a second string behind the first, of letters and digits, that svir does not read: other ones in
+    each chunk hide how long the token is (OpenAI's `obfuscation`).
+
+    Args:
+        middle: what stands between the two, with the quotes.
+    """
+
+    __slots__ = ("_middle",)
+
+    def __init__(
+        self, head: bytes, middle: bytes, tail: bytes, parts: list[str], event: Callable[[str], Event], mark: str
+    ) -> None:
+        super().__init__(head, tail, parts, event, mark)
+        self._middle = middle
+
+    def _cut_out(self, payload: bytes) -> bytes:
+        text, found, padding = super()._cut_out(payload).partition(self._middle)
+        return text if found and (padding.isalnum() or not padding) else b""
+
+    def _of_all(self, run: Sequence[bytes]) -> list[str]:
+        return []
 
 
 class Templates:
@@ -137,19 +164,23 @@ class Templates:
             self._patience -= 1
             self._made, self._next = count, count + (0 if self._patience > 0 else _PAUSE)
             self._inside = inside
-            self.now = self._made_of(payload, chunk, events[0])
+            self.now = self._made_of(payload, chunk, events[0], now)
 
-    def _made_of(self, payload: bytes, chunk: Chunk, event: Event) -> Template | None:
+    def _made_of(self, payload: bytes, chunk: Chunk, event: Event, before: Template | None) -> Template | None:
         place = _place(chunk)
         around = _around(payload, *place) if place is not None and len(payload) < _LONGEST else None
         into = self._into(event)
         if place is None or around is None or into is None:
             return None
-        if self._tags is None or place[1] != "content":
-            return Template(*around, *into, "\ud800")  # which is in no string
-        # A chunk with a tag at its end brought the kind of piece that the next one will not.
-        goes_on = isinstance(event, Reasoning if self._inside else Text)
-        return Template(*around, *into, "<") if goes_on else None
+        mark = "\ud800"  # which is in no string
+        if self._tags is not None and place[1] == "content":
+            if not isinstance(event, Reasoning if self._inside else Text):
+                return None  # a chunk with a tag at its end brought the kind of piece that the next one will not
+            mark = "<"
+        head, tail = around
+        if before is not None and before.head == head and (padding := _padding(payload, head, before.tail, tail)):
+            return Padded(head, *padding, *into, mark)
+        return Template(head, tail, *into, mark)
 
     def _into(self, event: Event) -> tuple[list[str], Callable[[str], Event]] | None:
         """What takes the pieces of such events, and what makes the next one."""
@@ -194,3 +225,27 @@ def _around(payload: bytes, holder: Delta | Function, name: str) -> tuple[bytes,
     except (MsgspecError, RecursionError):
         return None
     return (head, tail) if place is not None and place[1] == name and getattr(*place) == other else None
+
+
+def _padding(payload: bytes, head: bytes, one: bytes, two: bytes) -> tuple[bytes, bytes] | None:
+    """What stands before and behind the letters and digits in which the tails of two payloads differ, if svir does not
+    read them. The proof is others in their place, with which the second payload is the same chunk.
+
+    Args:
+        payload: the second one, which begins with `head` and ends with `two`.
+    """
+    middle = _shared(one, two).rstrip(_LETTERS)
+    end = _shared(one[::-1], two[::-1])[::-1].lstrip(_LETTERS)
+    if middle[-1:] != b'"' or end[:1] != b'"' or len(middle) + len(end) > min(len(one), len(two)):
+        return None
+    text = payload[len(head) : -len(two)]
+    try:
+        same = chunks.decode(head + text + middle + b"x1" + end) == chunks.decode(payload)
+    except (MsgspecError, RecursionError):
+        return None
+    return (middle, end) if same else None
+
+
+def _shared(one: bytes, two: bytes) -> bytes:
+    """What both begin with."""
+    return one[: next((place for place, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), None)]
