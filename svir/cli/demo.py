@@ -96,12 +96,12 @@ def run(arguments: argparse.Namespace, /) -> int:
 def answer(report: Report, /) -> None:
     """A real model's answer, or how to get one."""
     if llama.weights() is None:
-        _say(f"No model is installed. For an answer of a real one: {llama.INSTALL}")
+        terminal.say(f"No model is installed. For an answer of a real one: {llama.INSTALL}")
         return
-    _say(f"Starting llama.cpp with {llama.MODEL} ...")
+    terminal.say(f"Starting llama.cpp with {llama.MODEL} ...")
     with report.part("the answer"), child.running("llama") as server:
         with Client(server.line()) as client:
-            _say(f"> {_QUESTION}")
+            terminal.say(f"> {_QUESTION}")
             with client.stream(_QUESTION, max_tokens=128, temperature=0) as stream:
                 page.show(stream)
                 said = stream.completion
@@ -124,11 +124,11 @@ def send(report: Report, /, *, count: int = PHOTOS, size: int = PHOTO_BYTES) -> 
         child.running("receiver", str(count), str(size)) as receiver,
         temporary_folder() as folder,
     ):
-        _say(f"\nSending {count} photos of {size:,} bytes in one request ...")
+        terminal.say(f"\nSending {count} photos of {size:,} bytes in one request ...")
         paths = photos.write(folder, count, size)
         with child.running("sender", receiver.line(), *map(str, paths)) as sender:
             seen = json.loads(sender.end())
-        _say(seen["text"])
+        terminal.say(seen["text"])
         got = json.loads(receiver.end())
         compare(report, count * size, seen, got)
         report.add("photos", f"{got['photos']} of {size:,} bytes")
@@ -152,10 +152,6 @@ def compare(report: Report, size: int, seen: dict[str, Any], got: dict[str, Any]
 
 def _mebibytes(size: int | None) -> str:
     return "not measured here" if size is None else f"{size / 2**20:.2f} MiB"
-
-
-def _say(line: str) -> None:
-    print(terminal.visible(line), flush=True)
 
 
 @contextlib.contextmanager

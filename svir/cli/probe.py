@@ -29,17 +29,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
         epilog=_EXAMPLES + "\n" + exits.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "url",
-        nargs="?",
-        metavar="URL",
-        help="the server, with or without /v1 (default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else localhost:1234)",
-    )
-    parser.add_argument(
-        "--key-env",
-        metavar="NAME",
-        help="the environment variable that holds the key; needed with a URL, where no other key is sent",
-    )
+    parser.add_argument("url", nargs="?", metavar="URL", help=target.URL_HELP)
+    target.add_key(parser)
     parser.add_argument("--model", help="the model to ask (default: the first for chat that the server lists)")
     parser.add_argument("--json", action="store_true", help="print a JSON object a line: name, value, evidence")
     parser.add_argument(

@@ -57,9 +57,9 @@ def run(arguments: argparse.Namespace, /) -> int:
             print(proxy.url, flush=True)
             with contextlib.suppress(KeyboardInterrupt):
                 while True:
-                    _say(written.get())
+                    terminal.say(str(written.get()))
         while not written.empty():  # what Ctrl-C cut off
-            _say(written.get())
+            terminal.say(str(written.get()))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -93,7 +93,3 @@ def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
     return int(text)
-
-
-def _say(path: Path) -> None:
-    print(terminal.visible(str(path)), flush=True)

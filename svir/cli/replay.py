@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, /) -> int:
     for path in paths:
         name = path.relative_to(arguments.folder) if path != arguments.folder else path
         said = " ".join(line(path, strict=arguments.strict).split())
-        print(terminal.visible(f"{name}: {said}"), flush=True)
+        terminal.say(f"{name}: {said}")
     if not paths:
         terminal.complain(f"expected .http and .sse files in {arguments.folder}, got none")
     return exits.ANSWERED if paths else exits.USAGE

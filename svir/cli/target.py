@@ -10,16 +10,21 @@ from .. import Client, RequestError
 _LOCAL = "http://localhost:1234"
 
 
+URL_HELP = f"the server, with or without /v1 (default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else {_LOCAL})"
+
+
 def add_options(parser: argparse.ArgumentParser, /) -> None:
     """Declares `--url` and `--key-env`."""
-    parser.add_argument(
-        "--url",
-        help=f"the server, with or without /v1 (default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else {_LOCAL})",
-    )
+    parser.add_argument("--url", help=URL_HELP)
+    add_key(parser)
+
+
+def add_key(parser: argparse.ArgumentParser, /) -> None:
+    """Declares `--key-env`."""
     parser.add_argument(
         "--key-env",
         metavar="NAME",
-        help="the environment variable that holds the key; needed with --url, where no other key is sent",
+        help="the environment variable that holds the key; needed with a URL, where no other key is sent",
     )
 
 

@@ -29,6 +29,11 @@ def dim(text: str, stream: TextIO, /) -> str:
     return f"{_DIM}{text}{_PLAIN}" if has_colours(stream) else text
 
 
+def say(line: str, /) -> None:
+    """One line on standard output, at once."""
+    print(visible(line), flush=True)
+
+
 def complain(said: str, /) -> None:
     """One line on standard error: what went wrong."""
     print("svir:", visible(" ".join(said.split())), file=sys.stderr, flush=True)
