@@ -86,7 +86,10 @@ class Tool:
     Args:
         function: called with keyword arguments.
         name, description, strict: see `tool`.
-        parameters: the JSON Schema of its parameters; made here, not given.
+
+    Attributes:
+        function, name, description, strict: what was given, or what the function itself says.
+        parameters: the JSON Schema of its parameters.
 
     Raises:
         RequestError: as `tool`.

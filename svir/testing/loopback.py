@@ -72,7 +72,7 @@ class Loopback:
         self._stopping.clear()
         self._listener = socket.create_server(("127.0.0.1", self._port), backlog=socket.SOMAXCONN)
         self._port = self._listener.getsockname()[1]
-        self._acceptor = threading.Thread(target=self._accept, name="replay-accept", daemon=True)
+        self._acceptor = threading.Thread(target=self._accept, name="loopback-accept", daemon=True)
         self._acceptor.start()
         return self
 
@@ -108,7 +108,7 @@ class Loopback:
                     sock.close()
                     self._ended(number)
                     continue
-            name = f"replay-{number}"
+            name = f"loopback-{number}"
             thread = threading.Thread(target=self._serve, args=(sock, number), name=name, daemon=True)
             self._live = [*(pair for pair in self._live if pair[0].is_alive()), (thread, sock)]
             thread.start()
