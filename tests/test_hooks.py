@@ -1,7 +1,6 @@
 """Hooks: each is called once for what it is about, with plain values, and what it raises ends the call."""
 
 import json
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -302,92 +301,3 @@ def test_every_round_of_a_tool_loop_is_a_call() -> None:
     with ReplayServer(called(("add", '{"a": 1, "b": 2}')), HELLO) as server, told_client(server.url) as (client, told):
         list(client.run("hi", tools=[add]))
     assert kinds(told) == ["1", "answer", "1", "answer"]
-
-
-# The example of the README
-
-README = Path(__file__).parent.parent / "README.md"
-FENCED = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13}}\n\n'
-
-
-@pytest.fixture(scope="module")
-def exported() -> Any:
-    """What OpenTelemetry exports in this process: its provider can be set once."""
-    from opentelemetry import trace
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
-    return exporter
-
-
-@pytest.fixture
-def example(exported: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[svir.Client, Any]]:
-    """Runs the README's example against a server; gives its client, whose first call was made, and the exporter."""
-    [script] = [script for script in FENCED.findall(README.read_text()) if "opentelemetry" in script]
-
-    def run(url: str) -> tuple[svir.Client, Any]:
-        exported.clear()
-        monkeypatch.setenv("OPENAI_BASE_URL", url)
-        names: dict[str, Any] = {}
-        exec(script, names)
-        return names["client"], exported
-
-    return run
-
-
-def test_the_readmes_example_makes_a_span_of_a_call(
-    example: Callable[[str], tuple[svir.Client, Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with ReplayServer(HELLO.removesuffix(DONE) + USAGE + DONE) as server:
-        _, exported = example(server.url)
-    [span] = exported.get_finished_spans()
-    attributes = dict(span.attributes)
-    assert attributes.pop("gen_ai.response.time_to_first_chunk") > 0
-    assert (span.name, span.kind.name, span.status.status_code.name) == ("chat", "CLIENT", "UNSET")
-    assert attributes == {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
-        "gen_ai.request.temperature": 0,
-        "gen_ai.request.stream": True,
-        "gen_ai.response.id": "c1",
-        "gen_ai.response.model": "m",
-        "gen_ai.response.finish_reasons": ("stop",),
-        "gen_ai.usage.input_tokens": 9,
-        "gen_ai.usage.output_tokens": 4,
-        "http.response.status_code": 200,
-        "server.address": "127.0.0.1",
-        "server.port": int(server.url.rpartition(":")[2]),
-    }
-    assert capsys.readouterr().out == "Hello, world\n"
-
-
-def test_the_readmes_example_tells_retries_failures_and_lists_of_models(
-    example: Callable[[str], tuple[svir.Client, Any]],
-) -> None:
-    models = Answer.json({"data": [{"id": "m"}]})
-    with ReplayServer(HELLO, error(503), HELLO, error(404), models, chunk("a")) as server:
-        client, exported = example(server.url)
-        client._sleep = lambda seconds: None
-        client.complete("hi", model="m")
-        with pytest.raises(svir.RejectedError):
-            client.complete("hi", model="m")
-        client.models()
-        with pytest.raises(svir.TruncatedError):
-            client.complete("hi")
-    told = [
-        (span.name, span.status.status_code.name, span.attributes.get("error.type"), [e.name for e in span.events])
-        for span in exported.get_finished_spans()
-    ]
-    assert told == [
-        ("chat", "UNSET", None, []),
-        ("chat m", "UNSET", None, ["retry"]),
-        ("chat m", "ERROR", "RejectedError", []),
-        ("list_models", "UNSET", None, []),
-        ("chat", "ERROR", "TruncatedError", []),
-    ]
