@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -57,6 +58,7 @@ class Sources:
         """
         key = source if isinstance(source, Path) else id(source)
         if not self._buffer:
+            _keep_what_blocks_leave()
             self._buffer = memoryview(bytearray(BLOCK + 1))
         if key not in self._open:
             self._open[key] = (source, self._opened(source))
@@ -99,6 +101,18 @@ class Sources:
                 break
             filled += got
         return filled
+
+
+@cache
+def _keep_what_blocks_leave() -> None:
+    """Makes glibc keep the memory of a block for the next one.
+
+    It gives back to the system what is free beyond twice the largest piece that was ever freed, and takes it anew for
+    each block, page by page, which costs as much as sending it does. Nothing of this larger piece is ever touched.
+
+    Source: mallopt(3), the dynamic threshold of M_MMAP_THRESHOLD and M_TRIM_THRESHOLD.
+    """
+    bytes(8 * BLOCK)
 
 
 def accepted(source: Any, what: str, /) -> Any:
