@@ -86,7 +86,7 @@ class Draft:
         """When the last bytes came."""
         self._started = started
         self._first_shown: float | None = None
-        self.last_shown = started
+        self.last_shown: float = started
         # How it ended
         self.finish_reason: str | None = None
         self.matched_stop: Any = None

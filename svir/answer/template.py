@@ -47,10 +47,11 @@ class Template:
     __slots__ = ("_joint", "_mark", "_start", "_stop", "event", "head", "parts", "tail")
 
     def __init__(self, head: bytes, tail: bytes, parts: list[str], event: Callable[[str], Event], mark: str) -> None:
-        self.parts = parts
-        self.event = event
-        self.head, self._start = head, len(head)
-        self.tail, self._stop = tail, -len(tail)
+        self.parts: list[str] = parts
+        self.event: Callable[[str], Event] = event
+        self.head: bytes = head
+        self.tail: bytes = tail
+        self._start, self._stop = len(head), -len(tail)
         self._joint = tail + b"\n" + head
         self._mark = mark
 
