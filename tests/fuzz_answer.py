@@ -56,7 +56,7 @@ def fuzz(folder: Path, arguments: list[str]) -> None:
 def hold(data: bytes) -> None:
     case = bodies.case_of(data)
     try:
-        properties.hold(case)
+        properties.assert_holds(case)
     except BaseException:
         print(f"\nbroken by {case!r}", flush=True)
         raise

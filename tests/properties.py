@@ -1,6 +1,6 @@
 """What holds for the body of an answer, whatever bytes it is: the fuzzer and the hypothesis tests ask for the same.
 
-`hold` fails where a property does not hold for a case; an exception that is no `SvirError` goes through it.
+`assert_holds` fails where a property does not hold for a case; an exception that is no `SvirError` goes through it.
 """
 
 import json
@@ -20,7 +20,7 @@ from svir.answer.turn import Turn
 STATUSES = (301, 400, 401, 404, 418, 422, 429, 500, 503)
 
 
-def hold(case: Case, /) -> None:
+def assert_holds(case: Case, /) -> None:
     """Fails where one of the properties does not hold for a case."""
     match case.kind:
         case "stream":

@@ -6,7 +6,7 @@ import random
 from bodies import PIECES, Case, bytes_of, case_of, odd, recorded_cases
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from properties import hold
+from properties import assert_holds
 
 KINDS = st.sampled_from(["stream", "stream", "stream", "document", "models", "error"])
 SIZES = st.lists(st.integers(0, 255), max_size=7).map(tuple)
@@ -26,7 +26,7 @@ BODIES = st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=8)), max
 @example(Case("stream", b"data: [DONE]", strict=True))
 @example(Case("stream", b'data: {"choices":[{"delta":null,"message":{"tool_calls":[{}]}}]}\n\n', strict=True))
 def test_any_bytes_give_only_events_and_errors_of_svir(case: Case) -> None:
-    hold(case)
+    assert_holds(case)
 
 
 JSON = st.recursive(
@@ -92,13 +92,13 @@ STREAMS = st.lists(ODD_CHUNKS, min_size=1, max_size=4).map(
 @settings(max_examples=600, deadline=None)
 @given(case(STREAMS, st.just("stream")))
 def test_any_value_in_any_field_of_a_chunk_gives_only_events_and_errors_of_svir(case: Case) -> None:
-    hold(case)
+    assert_holds(case)
 
 
 @settings(max_examples=300, deadline=None)
 @given(case(ODD_CHUNKS.map(lambda chunk: json.dumps(chunk).encode()), st.sampled_from(["document", "models", "error"])))
 def test_any_value_in_any_field_of_a_document_gives_only_events_and_errors_of_svir(case: Case) -> None:
-    hold(case)
+    assert_holds(case)
 
 
 @settings(max_examples=1000, deadline=None)
@@ -107,7 +107,7 @@ def test_odd_values_in_a_recorded_answer_give_only_events_and_errors_of_svir(cas
     chance = random.Random(seed)
     for _ in range(times):
         case = odd(case, chance) or case
-    hold(case)
+    assert_holds(case)
 
 
 @given(case(st.binary(max_size=50)))

@@ -225,7 +225,8 @@ def test_a_token_ends_its_own_calls_only() -> None:
 
 
 @contextmanager
-def stalled(tls: bool) -> Iterator[tuple[svir.Client, FaultServer]]:
+def must_end(tls: bool) -> Iterator[tuple[svir.Client, FaultServer]]:
+    """Streams that stall; whatever is done with one in here, the server has to see its connection end."""
     with failing([Take(), stream_of("a", "b"), Stall()], tls=tls, timeout=LATE) as (client, server):
         yield client, server
         with bounded():
@@ -234,7 +235,7 @@ def stalled(tls: bool) -> Iterator[tuple[svir.Client, FaultServer]]:
 
 @over_both
 def test_closing_a_stream_ends_its_connection(tls: bool) -> None:
-    with stalled(tls) as (client, _):
+    with must_end(tls) as (client, _):
         stream = client.stream("hi")
         next(stream)
         stream.close()
@@ -243,14 +244,14 @@ def test_closing_a_stream_ends_its_connection(tls: bool) -> None:
 
 @over_both
 def test_leaving_a_with_block_ends_its_connection(tls: bool) -> None:
-    with stalled(tls) as (client, _), client.stream("hi") as stream:
+    with must_end(tls) as (client, _), client.stream("hi") as stream:
         for _ in stream:
             break
 
 
 @over_both
 def test_an_exception_in_the_loop_ends_its_connection(tls: bool) -> None:
-    with stalled(tls) as (client, _), pytest.raises(ZeroDivisionError):
+    with must_end(tls) as (client, _), pytest.raises(ZeroDivisionError):
         with client.stream("hi") as stream:
             for _ in stream:
                 1 / 0  # noqa: B018
@@ -259,19 +260,19 @@ def test_an_exception_in_the_loop_ends_its_connection(tls: bool) -> None:
 @over_both
 @pytest.mark.parametrize("texts", [False, True], ids=["events", "texts"])
 def test_a_dropped_stream_ends_its_connection_and_is_named(tls: bool, texts: bool) -> None:
-    with stalled(tls) as (client, _), pytest.warns(ResourceWarning, match=r"svir\.Stream was dropped unread"):
+    with must_end(tls) as (client, _), pytest.warns(ResourceWarning, match=r"svir\.Stream was dropped unread"):
         for _ in client.stream("hi").texts() if texts else client.stream("hi"):
             break
 
 
 def test_a_stream_that_was_never_asked_ends_its_connection() -> None:
-    with stalled(False) as (client, _), pytest.warns(ResourceWarning):
+    with must_end(False) as (client, _), pytest.warns(ResourceWarning):
         client.stream("hi")
 
 
 @over_both
 def test_a_stream_may_be_closed_while_another_thread_waits_for_it(tls: bool) -> None:
-    with stalled(tls) as (client, _):
+    with must_end(tls) as (client, _):
         stream = client.stream("hi")
         assert [next(stream), next(stream)] == [svir.Text("a"), svir.Text("b")]
         with soon(stream.close), pytest.raises(svir.Cancelled) as caught:
@@ -289,7 +290,7 @@ def test_a_signal_that_raises_ends_the_connection() -> None:
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        with stalled(False) as (client, _):
+        with must_end(False) as (client, _):
             stream = client.stream("hi")
             next(stream)
             next(stream)

@@ -192,6 +192,7 @@ def test_a_handle_is_read_from_where_it_stands_put_back_there_and_left_open(phot
 def test_a_handle_that_was_closed_meanwhile_is_left_alone() -> None:
     with Sources() as sources, io.BytesIO(PHOTO) as handle:
         Body({"x": Image(handle)}, sources)
+    assert handle.closed  # before the sources were, which would have put it back
 
 
 # (name, a source)

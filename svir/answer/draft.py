@@ -167,10 +167,10 @@ class Draft:
         self.model = self.model or model or ""
         self.named = bool(self.id and self.model)
 
-    def count_shown(self) -> None:
-        """A chunk showed something."""
+    def count_shown(self, chunks: int = 1) -> None:
+        """So many chunks showed something."""
         self.last_shown = self.now
-        self.shown += 1
+        self.shown += chunks
         if self._first_shown is None:
             self._first_shown = self.last_shown
 

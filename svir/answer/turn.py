@@ -113,8 +113,7 @@ class Turn:
                     if template is not None and (texts := template.strings(run, at)):
                         at += len(texts)
                         draft.events += len(texts)
-                        draft.shown += len(texts)
-                        draft.last_shown = draft.now
+                        draft.count_shown(len(texts))
                         append, event = template.parts.append, template.event
                         for text in texts:
                             append(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any, Protocol
@@ -31,19 +32,19 @@ class Segment(Protocol):
         ...
 
 
-class Leaf:
+class Leaf(ABC):
     """A value that stands in a request wherever a string may, and is written as one: a medium, a text file."""
 
     text: str = ""
     """What of it is the caller's own text."""
 
+    @abstractmethod
     def parts(self, sources: Sources, /) -> Iterable[str | Segment]:
         """The string in order: text, to be escaped, and segments, which come escaped.
 
         Raises:
             SourceError: what it reads from cannot be opened, or is not of the right kind.
         """
-        raise NotImplementedError
 
 
 def encode(value: Any, leaf: Callable[[Leaf], Raw] | None = None, /, *, path: str = "") -> bytes:

@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPMessage, parse_headers
@@ -20,7 +21,7 @@ _BLOCK = 64 * 1024
 LEFT: int = getattr(select, "POLLRDHUP", 0)
 
 
-class Loopback:
+class Loopback(ABC):
     """A server on `127.0.0.1` while its `with` block lasts; what it does on a connection is `converse`.
 
     Args:
@@ -64,9 +65,9 @@ class Loopback:
         with self._changed:
             return self._changed.wait_for(lambda: connection in self._closed, timeout)
 
+    @abstractmethod
     def converse(self, peer: Peer, number: int, /) -> None:
         """Serves one connection, counted from 1; `Gone` ends it. The server calls it."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self._stopping.clear()
