@@ -24,7 +24,7 @@ from svir.testing.faults import Reset, Stall, Take, full_backlog, redirect
 MARKER = "MARKER-0123456789-MARKER"
 SECRETS = {
     "api_key": MARKER,
-    "headers": {"api-key": f"{MARKER}1", "Cookie": f"a={MARKER}2", "X-Auth-Token": f"{MARKER}3"},
+    "headers": {"api-key": f"{MARKER}1", "Cookie": f"a={MARKER}2", "X-Auth": f"{MARKER}3", "X-Signature": f"{MARKER}4"},
 }
 BASIC = base64.b64encode(f"user:{MARKER}".encode()).decode()
 

@@ -6,10 +6,13 @@ import multiprocessing
 import os
 import pickle
 import resource
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,6 +84,45 @@ def test_a_slow_stream_holds_up_no_other() -> None:
                 assert client.complete("hi").text == "Hello, world"
             slow.close()
             assert isinstance(waiting.exception(SOON), svir.Cancelled)
+
+
+SENDS_PHOTOS_IN_16_THREADS = """
+import re, sys, threading
+from pathlib import Path
+import svir
+
+url, folder = sys.argv[1:]
+question = svir.user("?", *map(svir.Image, Path(folder).iterdir()))
+client = svir.Client(url)
+client.complete("so that what is done once is done")
+
+def peak():  # in KiB, as the system counts it
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+before = peak()
+threads = [threading.Thread(target=client.complete, args=(question,)) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(peak() - before)
+"""
+
+
+def test_sixteen_threads_with_300_photos_each_take_the_memory_of_their_blocks(tmp_path: Path) -> None:
+    if not Path("/proc/self/status").exists():
+        pytest.skip("needs /proc: Linux")
+    photo = tmp_path / "000.png"
+    photo.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100_000))
+    for n in range(1, 300):
+        (tmp_path / f"{n:03}.png").hardlink_to(photo)
+    with ReplayServer(HELLO, on_body=lambda request, block: None) as server:
+        command = [sys.executable, "-c", SENDS_PHOTOS_IN_16_THREADS, server.url, str(tmp_path)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert sum(request.complete for request in server.requests) == 17
+    assert min(sorted(request.received for request in server.requests)[1:]) > 300 * 133_000
+    # The photos of one request alone would be 40 MB in base64, those of all 640.
+    assert int(ran.stdout) * 1024 < 16 * 2.5 * 2**20
 
 
 def test_twenty_errors_take_no_slot_of_the_pool() -> None:

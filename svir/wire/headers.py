@@ -13,7 +13,7 @@ _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 # Where a request ends is svir's to say: a second word on it is how one request is made to look like two.
 _OURS = frozenset({"content-length", "transfer-encoding", "expect", "te", "trailer", "upgrade"})
 
-_SECRET = r"(?i)authorization|key|token|secret|password|cookie"
+_SECRET = r"(?i)auth|key|token|cookie|secret|credential|password|signature"
 _SHORTEST = 8
 """Characters of a secret: what is shorter ("none", "test") is none, and a part of other words."""
 _STARS = "***"
