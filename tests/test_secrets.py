@@ -22,9 +22,12 @@ from svir.testing import Answer, ReplayServer, Request
 from svir.testing.faults import Reset, Stall, Take, full_backlog, redirect
 
 MARKER = "MARKER-0123456789-MARKER"
+OTHER = "OTHER-9876543210"
+"""What the headers hold beside it: what conceals the one must not conceal the others."""
+
 SECRETS = {
     "api_key": MARKER,
-    "headers": {"api-key": f"{MARKER}1", "Cookie": f"a={MARKER}2", "X-Auth": f"{MARKER}3", "X-Signature": f"{MARKER}4"},
+    "headers": {"api-key": f"{OTHER}-1", "Cookie": f"a={OTHER}-2", "X-Auth": f"{OTHER}-3", "X-Signature": f"{OTHER}-4"},
 }
 BASIC = base64.b64encode(f"user:{MARKER}".encode()).decode()
 
@@ -68,7 +71,7 @@ def nothing_told(capfd: pytest.CaptureFixture[str]) -> Iterator[list[str]]:
     texts += [stream.getvalue(), *capfd.readouterr()]
     everything = "\n".join(texts)
     assert "svir" in everything
-    for secret in (MARKER, BASIC):
+    for secret in (MARKER, OTHER, BASIC):
         assert secret not in everything
 
 
@@ -148,7 +151,7 @@ def test_a_media_type_is_told_without_its_secrets_though_it_is_told_in_small_let
     with ReplayServer(answer) as server, client_of(server.url, **SECRETS) as client:
         with pytest.raises(svir.NotAStreamError, match=r"got text/\*\*\*") as caught:
             client.complete("hi")
-    assert MARKER.lower() not in shown(caught.value).lower()
+    assert OTHER.lower() not in shown(caught.value).lower()
 
 
 @pytest.mark.parametrize("form", ["status", "page", "stream"])
@@ -223,6 +226,7 @@ def test_a_proxys_credentials_are_in_no_repr_however_it_is_made() -> None:
     for thing in (client, client._wire.address, client._wire.address.proxy):
         for text in (repr(thing), str(thing), pretty_repr(thing)):
             assert MARKER not in text
+            assert OTHER not in text
     with pytest.raises(svir.RequestError) as caught:
         svir.Client("http://example.invalid", proxy=f"ftp://user:{MARKER}@127.0.0.1:1")
     assert MARKER not in shown(caught.value)
@@ -236,6 +240,7 @@ def test_a_traceback_that_shows_arguments_shows_no_header(capfd: pytest.CaptureF
         text = str(caught.getrepr(style=style, funcargs=True))
         assert "headers = Headers(" in text or style == "short"
         assert MARKER not in text
+        assert OTHER not in text
 
 
 def test_the_answer_itself_is_not_touched() -> None:
