@@ -109,7 +109,7 @@ class Turn:
                 draft.now = self._clock()
                 at, count = 0, len(run)
                 while at < count:
-                    template = templates.now  # made of a chunk that showed something, so that these are not the first
+                    template = templates.now
                     if template is not None and (texts := template.strings(run, at)):
                         at += len(texts)
                         draft.events += len(texts)
