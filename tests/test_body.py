@@ -6,6 +6,7 @@ import collections
 import enum
 import math
 import types
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ SMALL = [
         "four pictures and a file",
         {"x": [*(Image(PNG + bytes(9000)) for _ in range(4)), TextFile(b"a" * 9000, name="n")]},
     ),
-    ("just below the limit", {"x": "a" * (64 * 1024 - 9)}),
+    ("as much as two segments hold", {"x": "a" * (2 * 65_483 - len('{"x":""}'))}),
 ]
 
 
@@ -216,11 +217,13 @@ LARGE = [
 
 
 @pytest.mark.parametrize("fields", [row[1] for row in LARGE], ids=[row[0] for row in LARGE])
-def test_a_large_request_comes_in_blocks_of_256_to_512_kib(fields: dict[str, Any]) -> None:
-    *blocks, last = blocks_of(fields)
+def test_a_large_request_comes_in_blocks_of_two_segments_at_most_and_no_fewer_than_it_must(
+    fields: dict[str, Any],
+) -> None:
+    blocks = blocks_of(fields)
     assert len(blocks) >= 5
-    assert all(256 * 1024 <= block <= 512 * 1024 for block in blocks)
-    assert last <= 512 * 1024
+    assert max(blocks) <= 2 * 65_483
+    assert all(block + following > 2 * 65_483 for block, following in pairwise(blocks))
 
 
 def test_a_block_of_a_large_file_is_handed_on_as_it_was_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +237,7 @@ def test_a_block_of_a_large_file_is_handed_on_as_it_was_encoded(monkeypatch: pyt
     with Sources() as sources:
         blocks = list(Body({"x": Image(PNG + bytes(10 * BLOCK))}, sources))
     handed_on = {id(block) for block in blocks} & {id(block) for block in encoded}
-    assert len(handed_on) == 9  # all but the first, which is joined with the text before it, and the short last one
+    assert len(handed_on) == 8  # all but the first and the last two, which are joined with the little beside them
 
 
 def test_the_length_is_known_before_anything_of_a_picture_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,7 +224,7 @@ def test_tap_sees_each_payload_and_on_upload_each_block(tmp_path: Path) -> None:
     assert {total for _, total in uploads} == {length}
     assert uploads == sorted(uploads)
     assert uploads[-1] == (length, length)
-    assert len(uploads) == 5
+    assert len(uploads) == 9
 
 
 def test_a_photo_arrives_byte_for_byte_from_a_path_a_handle_and_bytes(tmp_path: Path) -> None:

@@ -119,10 +119,10 @@ def test_a_server_that_does_not_read_ends_with_the_limit(share: float, phase: st
 def test_a_send_that_moves_is_let_go_on_however_long_its_block_takes() -> None:
     clock = Clock(step=0.01)
     near, far = socket.socketpair()
-    with near, far, ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, near, far:
         near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         connection = sockets._PlainConnection("127.0.0.1")
-        connection.sock, connection._stands = near, True
+        connection.sock, connection._stands, connection._ear = near, True, sockets._ear(near)
         connection.call = Call(svir.Timeout(idle=1.0), None, clock)
         taken = pool.submit(lambda: sum(iter(lambda: len(far.recv(2048)), 0)))
         connection.send(bytes(2_000_000))

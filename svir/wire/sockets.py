@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import select
 import socket
 import ssl
 import struct
@@ -19,7 +20,7 @@ from typing import Any
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.util.wait import wait_for_read, wait_for_socket, wait_for_write
+from urllib3.util.wait import wait_for_socket, wait_for_write
 
 from ..errors import ConnectError, SvirError, words_of
 from .call import Call
@@ -37,7 +38,7 @@ _PROBES = [
 # Most of what is "sent" would wait in the kernel's buffer, of up to 4 MiB, and a send would seem to stand still until a
 # third of that is free: progress is told, and an early answer heard, within this many bytes of the truth. It is two
 # blocks, so that the network is busy while the next one is read and encoded.
-_UNSENT = 512 * 2**10
+_UNSENT = 256 * 2**10
 _PROMPT = [
     (socket.IPPROTO_TCP, getattr(socket, name), _UNSENT) for name in ("TCP_NOTSENT_LOWAT",) if hasattr(socket, name)
 ]
@@ -88,7 +89,9 @@ class _Limited:
         failure: OSError | None = None
         for place, (family, kind, protocol, _, address) in enumerate(found):
             try:
-                return _connected(socket.socket(family, kind, protocol), address, call, len(found) - place)
+                sock = _connected(socket.socket(family, kind, protocol), address, call, len(found) - place)
+                self._ear = _ear(sock)
+                return sock
             except SvirError:
                 raise
             except OSError as error:
@@ -139,7 +142,8 @@ class _Limited:
             try:
                 left = left[self.sock.send(left) :]
                 self._untouched = False
-                self._moved()
+                if left:
+                    self._moved()
             except _LATER as later:
                 self._wait(writing=not isinstance(later, ssl.SSLWantReadError))
             except ssl.SSLError as error:
@@ -175,7 +179,7 @@ class _Limited:
 
     def _heard(self: Any) -> bool:
         """Whether the server answers, or leaves, while it should be listening. What it says is kept."""
-        if not wait_for_read(self.sock, 0.0):
+        if not self._ear.poll(0):
             return False
         try:
             said = self.sock.recv(BLOCK)
@@ -198,6 +202,14 @@ class _Limited:
         response = Response(sock, self.call, self._early, self._sent, **options)
         current.response = response
         return response
+
+
+def _ear(sock: socket.socket) -> Any:
+    """What listens to a connection. It is made once: that takes three times as long as to listen, which is done for
+    each block."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return poll
 
 
 def _connected(sock: socket.socket, address: Any, call: Call, addresses: int) -> socket.socket:
