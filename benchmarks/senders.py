@@ -127,7 +127,7 @@ def _post(base: str, length: int, blocks: Iterable[bytes]) -> None:
 
 SENDERS: dict[str, Sender] = {
     "limit: sendall": sendall,
-    "read, encode, send": bare,
+    "limit: read, encode, send": bare,
     "svir": svir,
     "svir, no pybase64": svir,
     "requests + json": requests,
