@@ -52,7 +52,8 @@ class Body:
         return self.length
 
     def __iter__(self) -> Iterator[bytes]:
-        """Blocks of at most 128 KiB; a small request is one block, and so one packet.
+        """Blocks of at most 128 KiB, each as full as it gets, so that the next block of a source is read before one is
+        handed on; a small request is one block, and so one packet.
 
         Raises:
             SourceError: a source changed; not a byte over `length` was handed on, and not all of them.

@@ -18,7 +18,8 @@ from .handles import Handle, name_of
 from .opened import Buffer, Memory, Read, Source, changed
 
 BLOCK = 96_000
-"""Bytes of a source that are read at a time: a multiple of 3, so that base64 pads nothing in between."""
+"""Bytes of a source that are read at a time: a multiple of 3, so that base64 pads nothing in between. The base64 has
+128,000, and leaves the text beside it room in what is sent at once."""
 
 HEAD = 64
 """Bytes from which a media type is told."""
