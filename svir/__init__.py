@@ -72,8 +72,8 @@ from .limits import Limits
 from .request.media import Audio, Image, Video
 from .request.messages import assistant, developer, system, tool_result, user
 from .request.options import Options
-from .request.schema import json_schema
 from .request.textfile import TextFile
+from .schema import json_schema
 from .stream import Stream
 from .wire.call import Timeout
 from .wire.cancel import Cancel

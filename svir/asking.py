@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from .request.messages import Messages, as_list
 from .request.options import Options, Settings
-from .request.schema import json_schema
+from .schema import json_schema
 from .wire.cancel import Cancel
 
 if TYPE_CHECKING:

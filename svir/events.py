@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec import Struct
 
-from . import typed
+from . import schema
 from .errors import OutputError, clip
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
         Raises:
             OutputError: the model's JSON is broken or of another shape.
         """
-        return typed.decode(self.arguments, type, f"arguments of {self.name}")
+        return schema.decode(self.arguments, type, f"arguments of {self.name}")
 
     def as_dict(self) -> dict[str, Any]:
         """The call in the API's own form, for an assistant message."""
@@ -278,7 +278,7 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
         try:
             if misfit := self._misfit():
                 raise OutputError(f"expected {misfit}")
-            return typed.decode(self.text, type, "text of the answer")
+            return schema.decode(self.text, type, "text of the answer")
         except OutputError as error:
             error.completion = self
             raise
@@ -293,7 +293,7 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
             return f"an answer, got the refusal {clip(self.refusal)!r}"
         if self.text.strip():
             return ""
-        if typed.is_json(self.reasoning):
+        if schema.is_json(self.reasoning):
             # LM Studio holds the reasoning to the schema as well: lmstudio-bug-tracker #1773.
             return f'JSON as text, got it as reasoning (use reasoning_effort="none"): {clip(self.reasoning)!r}'
         return f"JSON as text, got {len(self.tool_calls)} tool calls" if self.tool_calls else "JSON as text, got none"

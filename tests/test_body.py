@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svir
-from svir.request import media, values
+from svir.request import body as body_module
+from svir.request import media
 from svir.request import sources as sources_module
 from svir.request.body import Body
 from svir.request.media import Audio, Image, Video
@@ -255,6 +256,6 @@ def test_a_body_that_was_given_up_halfway_begins_anew() -> None:
 
 
 def test_two_thousand_messages_are_checked_without_building_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "_problems", None)
+    monkeypatch.setattr(body_module, "_problems", None)
     fields = {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]} for _ in range(2000)]}
     assert len(read(fields)["messages"]) == 2000

@@ -15,17 +15,23 @@ PROJECT = PACKAGE.parent
 # Part -> the parts of svir that it may import. "" is the package itself, with its public names.
 MAY_IMPORT = {
     "errors": {"events"},  # for type checkers only
-    "events": {"errors", "typed"},
-    "typed": {"errors"},
+    "events": {"errors", "schema"},
+    "schema": {"errors"},
     "limits": set(),
     "answer": {"answer", "errors", "events", "limits"},
-    "request": {"request", "errors", "events", "typed"},
+    "request": {"request", "errors", "events", "schema"},
     "wire": {"wire", "errors", "events", "limits"},
     "hooks": {"errors", "events"},
     "exchange": {"answer", "request", "wire", "hooks", "errors", "limits"},
     "stream": {"exchange", "answer", "wire", "hooks", "errors", "events"},
     "client": {"asking", "stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events", "limits"},
-    "asking": {"client", "request", "run", "wire"},  # client: for type checkers only; run: when it is asked for
+    "asking": {
+        "client",
+        "request",
+        "run",
+        "schema",
+        "wire",
+    },  # client: for type checkers only; run: when it is asked for
     "tools": {""},
     "run": {"", "tools"},
     "batches": {"", "batches"},
@@ -34,7 +40,16 @@ MAY_IMPORT = {
     "cli": {"", "batches", "cli", "probe", "testing"},
     "__main__": {"cli"},
     # batches, tools: when they are asked for
-    "": {"client", "stream", "request", "wire", "hooks", "errors", "events", "limits", "batches", "tools"},
+    "": {"client", "stream", "request", "schema", "wire", "hooks", "errors", "events", "limits", "batches", "tools"},
+}
+# A file of the request -> those of its neighbours that it may import.
+REQUEST = {
+    "sources": set(),
+    "body": {"sources"},
+    "media": {"sources", "body"},
+    "textfile": {"sources", "body"},
+    "messages": {"body", "media", "textfile"},
+    "options": set(),
 }
 HOMES = {
     "urllib3": "wire",
@@ -81,6 +96,22 @@ def part_imported(name: str) -> str | None:
 def test_a_module_imports_only_from_the_layers_below(path: Path) -> None:
     reached = {part for name in imported(path) if (part := part_imported(name)) is not None}
     assert reached <= MAY_IMPORT[part_of(path)]
+
+
+def test_the_request_is_six_files_that_import_one_way() -> None:
+    files = {path.stem: path for path in (PACKAGE / "request").glob("[!_]*.py")}
+    assert files.keys() == REQUEST.keys()
+    for name, path in files.items():
+        neighbours = {imported.split(".")[2] for imported in imported(path) if imported.startswith("svir.request.")}
+        assert neighbours <= REQUEST[name], name
+
+
+@pytest.mark.parametrize("name", [name for name in REQUEST if name != "sources"])
+def test_only_sources_opens_files(name: str) -> None:
+    path = PACKAGE / "request" / f"{name}.py"
+    assert not imported(path) & {"os", "io", "mmap", "tempfile"}
+    called = {ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)}
+    assert {call for call in called if call.endswith("open")} <= {"sources.open"}
 
 
 CLIENT_SIDE = [path for path in modules() if part_of(path) not in ("testing", "cli")]

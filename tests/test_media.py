@@ -12,8 +12,7 @@ import pytest
 from encoded import data_url, read
 
 import svir
-from svir.request.formats import media_type
-from svir.request.media import Audio, Image, Video
+from svir.request.media import Audio, Image, Video, media_type
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -14,7 +14,7 @@ import pytest
 from handles import PHOTO, Foreign, Raw, gzipped, mapped
 
 import svir
-from svir.request import files
+from svir.request import sources as sources_module
 from svir.request.body import Body
 from svir.request.media import Image
 from svir.request.sources import BLOCK, Sources
@@ -211,7 +211,7 @@ def test_a_file_that_cannot_be_opened_is_refused(
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "open", fail)
+        patch.setattr(sources_module.os, "open", fail)
         said = refused(photo)
     assert said == f"expected a readable file, {message}{photo}"
 
@@ -220,7 +220,7 @@ def test_a_fifo_that_took_the_place_of_a_file_does_not_block(photo: Path, monkey
     looked_at = photo.stat()
     pipe_path = fifo(photo)
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "stat", lambda path: looked_at)
+        patch.setattr(sources_module.os, "stat", lambda path: looked_at)
         said = refused(pipe_path)
     assert said == f"expected a regular file, got a FIFO: {pipe_path}"
 
@@ -229,7 +229,7 @@ def test_a_disk_that_fails_while_it_is_read_is_named(photo: Path, monkeypatch: p
     with Sources() as sources:
         body = iter(Body({"x": Image(photo)}, sources))
         next(body)  # and the block after it is read
-        monkeypatch.setattr(files.os, "preadv", failing_read)
+        monkeypatch.setattr(sources_module.os, "preadv", failing_read)
         with pytest.raises(svir.SourceError) as caught:
             next(body)
     assert str(caught.value) == f"expected to read {photo}, got Input/output error at byte {2 * BLOCK}"

@@ -17,7 +17,7 @@ from faulty import descriptors
 from handles import PHOTO, PNG, URL, OnlyRead, Raw, ReadAndSeek, gzipped, mapped
 
 import svir
-from svir.request import files
+from svir.request import sources as sources_module
 from svir.request.body import Body
 from svir.request.media import Image
 from svir.request.sources import Sources
@@ -123,7 +123,9 @@ def test_a_handle_that_cannot_seek_is_kept_in_memory_up_to_one_mib(
 
 def test_a_file_that_reads_short_is_topped_up(photo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = os.preadv
-    monkeypatch.setattr(files.os, "preadv", lambda file, buffers, offset: whole(file, [buffers[0][:4097]], offset))
+    monkeypatch.setattr(
+        sources_module.os, "preadv", lambda file, buffers, offset: whole(file, [buffers[0][:4097]], offset)
+    )
     assert read({"x": Image(photo)}) == {"x": URL}
 
 
@@ -224,7 +226,7 @@ def test_two_handles_of_one_file_do_not_disturb_each_other(photo: Path) -> None:
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process whose descriptors are half taken."""
-    monkeypatch.setattr(files, "_descriptors", lambda: 0)
+    monkeypatch.setattr(sources_module, "_descriptors", lambda: 0)
 
 
 def test_a_hundred_photos_are_sent_by_a_process_that_may_open_forty_files(tmp_path: Path) -> None:

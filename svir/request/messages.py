@@ -9,9 +9,9 @@ import msgspec
 
 from ..errors import RequestError
 from ..events import Completion, ToolCall
+from .body import as_builtin, encode
 from .media import Audio, AudioFormat, Image, Medium, Video
 from .textfile import Passage, TextFile
-from .values import as_builtin, encode
 
 Message: TypeAlias = dict[str, Any]
 Attachment: TypeAlias = Image | Audio | Video | TextFile

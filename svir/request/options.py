@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import RequestError, clip
+from ..schema import is_name
 
 Tokens: TypeAlias = Annotated[int, Meta(ge=1)]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
@@ -258,11 +259,6 @@ def _check_format(format: Mapping[str, Any]) -> None:
     if not is_name(name):
         place = "response_format.json_schema.name"
         raise RequestError(f"expected 1 to 64 letters, digits, _ and - at {place}, got {_shown(name)}")
-
-
-def is_name(value: Any, /) -> bool:
-    """Whether a schema, or a function, may be called so."""
-    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is not None
 
 
 def _kind(value: Mapping[str, Any], place: str) -> str:

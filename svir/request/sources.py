@@ -1,21 +1,26 @@
 """Where the bytes of attachments come from, and how they are read: in blocks, exactly as many as were announced.
 
-Sources are opened once, before anything is sent, and held until the call is over: a file that is renamed or replaced
-in between does no harm, and its size is that of what will be read. One buffer of 94 KiB serves a whole request.
+Sources are opened once, before anything is sent, and held until the request will not be sent again: a file that is
+renamed or replaced in between does no harm, and its size is that of what will be read. One buffer of 94 KiB serves a
+whole request.
 """
 
 from __future__ import annotations
 
+import errno
+import io
+import mmap
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
-from ..errors import RequestError
-from .files import file_at, file_behind
-from .handles import Handle, name_of
-from .opened import Buffer, Memory, Read, Source, changed
+from ..errors import RequestError, SourceError, SvirError, words_of
 
 BLOCK = 96_000
 """Bytes of a source that are read at a time: a multiple of 3, so that base64 pads nothing in between. The base64 has
@@ -24,7 +29,25 @@ BLOCK = 96_000
 HEAD = 64
 """Bytes from which a media type is told."""
 
+_SPOOL_IN_MEMORY = 2**20
+_SPOOL_BLOCK = 64 * 2**10
+
+Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 Readable: TypeAlias = Path | BinaryIO | Buffer
+Read: TypeAlias = Callable[[memoryview, int], int]
+"""Fills the start of a buffer with what stands at an offset; returns how many bytes, 0 only at the end."""
+
+
+def accepted(source: Any, what: str, /) -> Any:
+    """A source as it is, if it is one.
+
+    Raises:
+        RequestError: it is something else; a string is never a path.
+    """
+    if isinstance(source, os.PathLike | Buffer) or hasattr(source, "read"):
+        return source
+    got = "a string, which is never a path" if isinstance(source, str) else source.__class__.__name__
+    raise RequestError(f"expected a pathlib.Path, a binary handle or bytes for {what}, got {got}")
 
 
 class Sources:
@@ -64,10 +87,10 @@ class Sources:
 
     def _opened(self, source: Readable) -> Source:
         if isinstance(source, os.PathLike):
-            return file_at(Path(source), self._closing)
+            return _file_at(Path(source), self._closing)
         if isinstance(source, Buffer):
             return Memory(source, self._closing)
-        return file_behind(source, name_of(source), self._closing) or Handle(source, self._closing)
+        return _file_behind(source, _name_of(source), self._closing) or Handle(source, self._closing)
 
     def head(self, source: Source, /) -> bytes:
         """The first `HEAD` bytes, or as many as there are."""
@@ -104,13 +127,256 @@ def _fill(read: Read, part: memoryview, offset: int) -> int:
     return filled
 
 
-def accepted(source: Any, what: str, /) -> Any:
-    """A source as it is, if it is one.
+class Source(Protocol):
+    """Bytes of known number that can be read again.
+
+    Args:
+        name: what it is called in messages.
+        size: bytes, counted when it was opened.
+    """
+
+    name: str
+    size: int
+
+    def reading(self) -> AbstractContextManager[Read]:
+        """A pass over the bytes."""
+        ...
+
+
+def changed(source: Source, got: str, /) -> SourceError:
+    """The error for a source that no longer gives what was announced."""
+    return SourceError(f"expected {source.size} bytes as announced, got {got}: {source.name} changed")
+
+
+class Memory:
+    """Bytes in memory, or mapped: never copied, and not resizable meanwhile."""
+
+    def __init__(self, data: Buffer, closing: ExitStack) -> None:
+        self.name: str = f"<{data.__class__.__name__}>"
+        try:
+            self._view = memoryview(data).cast("B")
+        except (TypeError, ValueError) as error:
+            raise SourceError(f"expected bytes that lie together, got {error}: {self.name}") from error
+        self.size: int = self._view.nbytes
+        closing.callback(self._view.release)
+
+    def reading(self) -> AbstractContextManager[Read]:
+        return nullcontext(self._read)
+
+    def _read(self, buffer: memoryview, offset: int) -> int:
+        part = self._view[offset : offset + len(buffer)]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+class RegularFile:
+    """A regular file, read by position from a descriptor of its own, so that it serves several places at once.
+
+    The descriptor is held, unless half of those that the process may have are taken: many requests with hundreds of
+    files would use them up. Then the file is opened again for each pass, and must still be the same.
+
+    Args:
+        descriptor: the open file, which is closed here.
+        start: the byte at which the source begins.
+        reopen: opens it again; without it the descriptor is always held.
+    """
+
+    def __init__(
+        self, name: str, descriptor: int, closing: ExitStack, *, start: int = 0, reopen: Callable[[], int] | None = None
+    ) -> None:
+        self.name = name
+        self._start = start
+        self._state = _state(descriptor)
+        self.size: int = self._size(self._state)
+        self._reopen = reopen if _is_crowded(descriptor) else None
+        self._descriptor = descriptor
+        if self._reopen is None:
+            closing.callback(os.close, descriptor)
+        else:
+            os.close(descriptor)
+
+    def _size(self, state: tuple[int, ...]) -> int:
+        return max(0, state[0] - self._start)
+
+    @contextmanager
+    def reading(self) -> Iterator[Read]:
+        descriptor = self._descriptor if self._reopen is None else self._reopen()
+        try:
+            self._check_state(descriptor)
+            yield partial(self._read, descriptor)
+        finally:
+            if self._reopen is not None:
+                os.close(descriptor)
+
+    def _read(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+        try:
+            got = os.preadv(descriptor, [buffer], self._start + offset)
+        except OSError as error:
+            raise SourceError(f"expected to read {self.name}, got {words_of(error)} at byte {offset}") from error
+        if got < len(buffer):
+            self._check_state(descriptor)
+        return got
+
+    def _check_state(self, descriptor: int) -> None:
+        """The size and the time of the last change tell a file that was written to, its inode one that was replaced."""
+        if (state := _state(descriptor)) != self._state:
+            size = self._size(state)
+            raise changed(self, str(size) if size != self.size else "as many, written since")
+
+
+def _file_at(path: Path, closing: ExitStack, /) -> RegularFile:
+    """The file at a path.
 
     Raises:
-        RequestError: it is something else; a string is never a path.
+        SourceError: it is missing, unreadable or no regular file.
     """
-    if isinstance(source, os.PathLike | Buffer) or hasattr(source, "read"):
-        return source
-    got = "a string, which is never a path" if isinstance(source, str) else source.__class__.__name__
-    raise RequestError(f"expected a pathlib.Path, a binary handle or bytes for {what}, got {got}")
+    reopen = partial(_opened, path)
+    return RegularFile(str(path), reopen(), closing, reopen=reopen)
+
+
+def _opened(path: Path) -> int:
+    try:
+        _check_kind(os.stat(path), path)  # before it is opened: opening a device may do something
+        # O_NONBLOCK: if a FIFO took its place since, opening would wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except ValueError as error:
+        raise SourceError(f"expected a readable file, got a path that is none: {str(path)!r}") from error
+    except OSError as error:
+        limit = ", the limit of this process" if error.errno == errno.EMFILE else ""
+        raise SourceError(f"expected a readable file, got {words_of(error)}{limit}: {path}") from error
+    try:
+        _check_kind(os.fstat(descriptor), path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_kind(status: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "another kind")
+        raise SourceError(f"expected a regular file, got {kind}: {path}")
+
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def _state(descriptor: int) -> tuple[int, ...]:
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino
+
+
+def _is_crowded(descriptor: int) -> bool:
+    """Whether half of the descriptors are taken: the lowest free number is given out, so it tells how many are."""
+    return descriptor >= _descriptors() // 2
+
+
+def _descriptors() -> int:
+    """How many descriptors this process may have."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def _file_behind(handle: Any, name: str, closing: ExitStack, /) -> RegularFile | None:
+    """The regular file that a handle reads as it is, from where it stands on; `None` for any other handle.
+
+    The handle is left alone: it keeps its position, may be closed meanwhile, and other threads may send it too.
+    """
+    try:
+        raw = _raw(handle)
+        if raw is None or not raw.readable() or not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+            return None
+        handle.flush()
+        start = handle.tell()
+        descriptor = os.dup(raw.fileno())
+    except (OSError, ValueError):  # closed, or detached: whoever reads it will say so
+        return None
+    if _is_crowded(descriptor):
+        os.close(descriptor)
+        return None
+    return RegularFile(name, descriptor, closing, start=start)
+
+
+def _raw(handle: Any) -> io.FileIO | None:
+    """Types are asked for exactly: a `GzipFile` has a descriptor too, and a reader may stand on one."""
+    raw = handle.raw if type(handle) in (io.BufferedReader, io.BufferedRandom) else handle
+    return raw if type(raw) is io.FileIO else None
+
+
+class Handle:
+    """A caller's handle that is no plain file: read from where it stood, put back there, never closed."""
+
+    def __init__(self, handle: Any, closing: ExitStack) -> None:
+        self.name: str = _name_of(handle)
+        with self._faults("a readable handle"):
+            if isinstance(handle.read(0), str):
+                raise SourceError(f"expected a binary handle, got one in text mode: {self.name}")
+            self._handle = handle if _can_seek(handle) else self._spool(handle, closing)
+            self._start = self._handle.tell()
+            self.size: int = max(0, self._end() - self._start)
+        closing.callback(self._put_back)
+
+    @contextmanager
+    def _faults(self, expected: str) -> Iterator[None]:
+        """A handle is the caller's code, or a library's: a truncated gzip file raises `EOFError`."""
+        try:
+            yield
+        except SvirError:
+            raise
+        except Exception as error:
+            raise SourceError(f"expected {expected}, got {words_of(error)}: {self.name}") from error
+
+    def _end(self) -> int:
+        try:
+            self._handle.seek(0, io.SEEK_END)
+            return int(self._handle.tell())
+        finally:
+            self._handle.seek(self._start)
+
+    def _put_back(self) -> None:
+        # The call is over: a handle that cannot be put back, because it was closed, harms nobody.
+        with suppress(Exception):
+            self._handle.seek(self._start)
+
+    def _spool(self, handle: Any, closing: ExitStack) -> Any:
+        spool = closing.enter_context(tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY))  # noqa: SIM115
+        while block := self._ready(handle.read(_SPOOL_BLOCK)):
+            spool.write(block)
+        spool.seek(0)
+        return spool
+
+    def reading(self) -> AbstractContextManager[Read]:
+        return nullcontext(self._read)
+
+    def _read(self, buffer: memoryview, offset: int) -> int:
+        with self._faults(f"to read on at byte {offset}"):
+            self._handle.seek(self._start + offset)
+            if hasattr(self._handle, "readinto"):
+                return int(self._ready(self._handle.readinto(buffer)))
+            data = self._ready(self._handle.read(len(buffer)))
+            buffer[: len(data)] = data
+            return len(data)
+
+    def _ready(self, got: Any) -> Any:
+        """`None` is how a non-blocking handle says that there is nothing yet; it would pass for the end."""
+        if got is None:
+            raise SourceError(f"expected a handle that waits for its bytes, got one that does not: {self.name}")
+        return got
+
+
+def _can_seek(handle: Any) -> bool:
+    return bool(handle.seekable()) if hasattr(handle, "seekable") else hasattr(handle, "seek")
+
+
+def _name_of(handle: object, /) -> str:
+    """What a handle is called in messages: the path that it was opened with, if it has one."""
+    name = getattr(handle, "name", None)
+    return name if isinstance(name, str) and name else f"<{handle.__class__.__name__}>"

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RequestError, SourceError
-from .opened import Source, changed
-from .sources import Readable, Sources, accepted
-from .values import Leaf, Segment, escaped
+from .body import Leaf, Segment, escaped
+from .sources import Readable, Source, Sources, accepted, changed
 
 # What a byte costs beyond itself: nothing, one byte (a letter for it), or five (a number).
 _SHORT, _LONG = 1, 2

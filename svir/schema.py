@@ -1,22 +1,26 @@
-"""A Python type -> the JSON Schema that the API takes; `typed.py` is the way back.
+"""A type -> the JSON Schema that the API takes, and JSON that a model wrote -> a value of the type.
 
 A strict schema is one that OpenAI accepts under `strict: true`: every property is required, no object takes others,
 the root is an object, and only some keywords are known. Whatever shapes the value and cannot be said so is refused;
 what only narrows it further goes into the description, and is checked when the answer is decoded.
+
+So an optional field is asked for as one that may be null, and null then stands for its default; and a type whose root
+is no object is asked for as the one property of an object. Decoding undoes both, and only where the type itself does
+not allow what came.
 """
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterator, Mapping
 from math import isfinite
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
+from msgspec import Struct, inspect
 
-from ..errors import RequestError, clip
-from ..typed import WRAPPER, is_object, name_of
-from .options import is_name
+from .errors import OutputError, RequestError, clip
 
 Schema = dict[str, Any]
 
@@ -31,6 +35,13 @@ _BUILT = frozenset({"$ref", "anyOf", "discriminator", "properties", "required", 
 _LISTED = frozenset({"items", "prefixItems"})
 _JSON_TYPES = {str: "string", int: "integer", type(None): "null"}
 _REF = "#/$defs/"
+
+_WRAPPER = "value"
+"""The property that holds a value whose type is no object."""
+
+_CLASS = type  # which the arguments named so hide
+_OBJECTS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType)
+_OPEN = (inspect.DictType, inspect.AnyType, inspect.RawType, inspect.CustomType)
 
 
 def json_schema(type: Any, /, *, name: str | None = None, strict: bool = True) -> Schema:
@@ -150,7 +161,7 @@ class _Strict:
         name = given.get("$ref", "").removeprefix(_REF)
         schema = self._schema(self._given[name] if name else given, path)
         if schema.get("type") != "object":
-            schema = _closed({WRAPPER: schema})
+            schema = _closed({_WRAPPER: schema})
         return schema | ({"$defs": self._defs} if self._defs else {})
 
     def _schema(self, given: Schema, path: str) -> Schema:
@@ -221,7 +232,7 @@ def _closed(properties: Schema) -> Schema:
 
 
 def _nullable(schema: Schema) -> Schema:
-    if _takes_null(schema):
+    if _schema_takes_null(schema):
         return schema
     if "anyOf" in schema:
         return schema | {"anyOf": [*schema["anyOf"], {"type": "null"}]}
@@ -230,7 +241,7 @@ def _nullable(schema: Schema) -> Schema:
     return {"anyOf": [bare, {"type": "null"}], **description}
 
 
-def _takes_null(schema: Schema) -> bool:
+def _schema_takes_null(schema: Schema) -> bool:
     return "null" in (schema.get("type"), *(part.get("type") for part in schema.get("anyOf", ()))) or (
         isinstance(schema.get("type"), list) and "null" in schema["type"]
     )
@@ -248,3 +259,123 @@ def _text(value: Any) -> str:
 
 def _refused(path: str, got: str) -> RequestError:
     return RequestError(f"expected a type that a strict schema can express at {path}, got {got}")
+
+
+# The way back
+
+
+def decode(text: str, type: Any, what: str, /) -> Any:
+    """A value of a type from JSON text.
+
+    Args:
+        what: what the text is, for messages.
+
+    Raises:
+        OutputError: it is no JSON, or not of that type.
+    """
+    try:
+        return _plainly(text, type) if is_object(type) or type is dict else _undone(text, type)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        said = f"expected the {what} as JSON of {name_of(type)}: {error}, in {clip(text)!r}"
+        raise OutputError(said) from error
+
+
+def is_json(text: str, /) -> bool:
+    """Whether a text is JSON."""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
+def is_name(value: Any, /) -> bool:
+    """Whether a schema, or a function, may be called so."""
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is not None
+
+
+def is_object(type: Any, /) -> bool:
+    """Whether a type is an object of named fields: a struct, a dataclass or a TypedDict."""
+    while get_origin(type) is Annotated:
+        type = get_args(type)[0]
+    kind = get_origin(type) or type
+    return isinstance(kind, _CLASS) and (
+        issubclass(kind, Struct) or hasattr(kind, "__dataclass_fields__") or is_typeddict(kind)
+    )
+
+
+def name_of(type: Any, /) -> str:
+    """A type in words."""
+    return type.__name__ if isinstance(type, _CLASS) and not get_args(type) else str(type).replace("typing.", "")
+
+
+def _plainly(text: str, type: Any) -> Any:
+    try:
+        return msgspec.json.decode(text, type=type)
+    except msgspec.ValidationError:
+        if "null" not in text:
+            raise
+    return _undone(text, type)
+
+
+def _undone(text: str, type: Any) -> Any:
+    info = inspect.type_info(type)
+    data = msgspec.json.decode(text)
+    if isinstance(data, dict) and data.keys() == {_WRAPPER} and _is_wrapped(info):
+        data = data[_WRAPPER]
+    return msgspec.convert(_without_nulls(data, info), type, str_keys=True)
+
+
+def _bare(info: inspect.Type) -> inspect.Type:
+    while isinstance(info, inspect.Metadata):
+        info = info.type
+    return info
+
+
+def _is_wrapped(info: inspect.Type) -> bool:
+    """Whether a strict schema would wrap the type: it is no object, and none of those that no schema can express."""
+    info = _bare(info)
+    if isinstance(info, inspect.UnionType):
+        return not any(isinstance(_bare(kind), _OPEN) for kind in info.types)
+    return not isinstance(info, _OBJECTS + _OPEN)
+
+
+def _without_nulls(value: Any, info: inspect.Type) -> Any:
+    """The value, without each null that stands for a default."""
+    info = _bare(info)
+    if isinstance(info, inspect.UnionType):
+        info = _member(info, value)
+    if isinstance(value, list) and isinstance(info, inspect.CollectionType):
+        return [_without_nulls(item, info.item_type) for item in value]
+    if isinstance(value, dict) and isinstance(info, inspect.DictType):
+        return {key: _without_nulls(item, info.value_type) for key, item in value.items()}
+    if isinstance(value, dict) and isinstance(info, _OBJECTS):
+        types = {field.encode_name: field.type for field in info.fields}
+        gone = {field.encode_name for field in info.fields if not (field.required or _takes_null(field.type))}
+        return {
+            key: _without_nulls(item, types[key]) if key in types else item
+            for key, item in value.items()
+            if item is not None or key not in gone
+        }
+    return value
+
+
+def _member(union: inspect.UnionType, value: Any) -> inspect.Type:
+    """The member of a union that a list or an object belongs to: msgspec allows one untagged, or several tagged."""
+    for kind in map(_bare, union.types):
+        if isinstance(value, list) and isinstance(kind, inspect.CollectionType):
+            return kind
+        if isinstance(value, dict) and isinstance(kind, (*_OBJECTS, inspect.DictType)):
+            tag = getattr(kind, "tag", None)
+            if tag is None or value.get(kind.tag_field) == tag:  # type: ignore[union-attr]
+                return kind
+    return union
+
+
+def _takes_null(info: inspect.Type) -> bool:
+    info = _bare(info)
+    if isinstance(info, inspect.UnionType):
+        return any(map(_takes_null, info.types))
+    if isinstance(info, inspect.LiteralType):
+        return None in info.values
+    return isinstance(info, (inspect.NoneType, inspect.AnyType, inspect.RawType, inspect.CustomType))
