@@ -8,6 +8,7 @@ import pytest
 from encoded import read
 
 import svir
+from svir.request import options as options_module
 from svir.request.options import Options, checked
 
 TOOL = {"type": "function", "function": {"name": "look_up", "description": "...", "parameters": {}}}
@@ -38,7 +39,7 @@ FIELDS: list[tuple[str, list[Any], list[Any]]] = [
     ("ebnf", ["root ::= 'a'"], ["", 5]),
     (
         "tools",
-        [[TOOL], [TOOL, {"type": "web_search"}]],
+        [[TOOL], [TOOL, {"type": "web_search"}], [{"type": "custom", "custom": {"name": "code"}}]],
         ["look_up", TOOL, [{"type": "function"}], [{"type": "function", "function": {"name": ""}}], [{}]],
     ),
     ("logprobs", [True, False], [1, "true"]),
@@ -72,12 +73,45 @@ FIELDS: list[tuple[str, list[Any], list[Any]]] = [
     # OpenAI's
     ("user", ["u1"], [5]),
     ("metadata", [{"a": "b"}], [{"a": 1}, {1: "b"}]),
+    ("service_tier", ["auto", "default", "flex", "scale", "priority", "fast", "on_demand", "performance"], ["", 1]),
+    ("store", [True, False], [0, "true"]),
+    ("verbosity", ["low", "medium", "high"], ["none", "", 1]),
+    ("prompt_cache_key", ["k"], [5]),
+    ("safety_identifier", ["u" * 128], [5, "u" * 129]),
+    (
+        "prediction",
+        [{"type": "content", "content": "x"}, {"type": "content", "content": [{"type": "text", "text": "x"}]}],
+        ["x", {}, {"type": "text", "content": "x"}, {"type": "content", "content": 5}],
+    ),
+    ("modalities", [["text"], ["text", "audio"], ["image", "text"]], ["text", ["film"], [1]]),
+    (
+        "audio",
+        [
+            *({"format": kind, "voice": "ash"} for kind in ("wav", "aac", "mp3", "flac", "opus", "pcm16")),
+            {"format": "wav", "voice": {"id": "voice_1"}},
+        ],
+        ["wav", {"format": "wav"}, {"voice": "ash"}, {"format": "ogg", "voice": "ash"}, {"format": "wav", "voice": 1}],
+    ),
+    (
+        "web_search_options",
+        [
+            {},
+            {"search_context_size": "low"},
+            {"user_location": {"type": "approximate", "approximate": {"city": "Kyiv", "country": "UA"}}},
+        ],
+        [True, {"search_context_size": "all"}, {"user_location": {"type": "exact"}}, {"user_location": "Kyiv"}],
+    ),
 ]
 NEEDS = {"tool_choice": {"tools": [TOOL]}, "parallel_tool_calls": {"tools": [TOOL]}, "top_logprobs": {"logprobs": True}}
 NEEDY: list[tuple[str, list[Any], list[Any]]] = [
     (
         "tool_choice",
-        ["auto", "none", "required", {"type": "function", "function": {"name": "look_up"}}, {"type": "allowed_tools"}],
+        [
+            *("auto", "none", "required"),
+            {"type": "function", "function": {"name": "look_up"}},
+            {"type": "custom", "custom": {"name": "code"}},
+            {"type": "allowed_tools"},
+        ],
         ["bogus", 5, {}, {"type": "function"}, {"type": "function", "function": {}}],
     ),
     ("parallel_tool_calls", [True, False], [0, "true"]),
@@ -124,6 +158,7 @@ KINDS: list[tuple[str, str, Any, Any]] = [
     ("a subclass of float, as numpy has", "temperature", Number(0.5), 0.5),
     ("a tuple of stops", "stop", ("a", "b"), ["a", "b"]),
     ("numbers as token ids", "logit_bias", {5: 1}, {"5": 1}),
+    ("a subclass of float within a dict", "logit_bias", {"5": Number(0.5)}, {"5": 0.5}),
 ]
 
 
@@ -158,6 +193,27 @@ MESSAGES: list[tuple[str, dict[str, Any], str]] = [
         "expected `bool` for stream_options['include_usage'], got 1",
     ),
     (
+        "a word within a dict",
+        {"audio": {"format": "ogg", "voice": "ash"}},
+        "expected 'wav', 'aac', 'mp3', 'flac', 'opus' or 'pcm16' for audio['format'], got 'ogg'",
+    ),
+    (
+        "a key that is missing",
+        {"audio": {"format": "wav"}},
+        "expected a dict with 'voice' for audio, got {'format': 'wav'}",
+    ),
+    (
+        "a key that is missing, deeper",
+        {"web_search_options": {"user_location": {"type": "approximate"}}},
+        "expected a dict with 'approximate' for web_search_options['user_location'], got {'type': 'approximate'}",
+    ),
+    (
+        "a word in a list",
+        {"modalities": ["text", "film"]},
+        "expected 'text', 'audio' or 'image' for modalities[1], got 'film'",
+    ),
+    ("the second of two that are wrong together", {"seed": 1, "top_k": -5}, "expected `int` >= -1 for top_k, got -5"),
+    (
         "a dict in place of a list",
         {"tools": {"type": "function"}},
         "expected `list` for tools, got {'type': 'function'}",
@@ -180,6 +236,11 @@ MESSAGES: list[tuple[str, dict[str, Any], str]] = [
         "expected an option that svir knows, got 'temprature' (extra={...} sends any field); did you mean temperature?",
     ),
     ("an unknown name", {"zzz": 1}, "expected an option that svir knows, got 'zzz' (extra={...} sends any field)"),
+    (
+        "an unknown name beside known ones",
+        {"seed": 1, "zzz": 1, "stop": "a"},
+        "expected an option that svir knows, got 'zzz' (extra={...} sends any field)",
+    ),
     (
         "an argument of its own",
         {"messages": []},
@@ -214,6 +275,42 @@ def test_a_message_says_what_was_expected_where_and_what_came(options: dict[str,
     with pytest.raises(svir.RequestError) as caught:
         checked(options)
     assert str(caught.value) == message
+
+
+# (what was written, the name that is near enough to be meant)
+NEAR = [
+    ("temprature", "temperature"),
+    ("max_token", "max_tokens"),
+    ("tool", "tools"),
+    ("stops", "stop"),
+    ("response_fmt", "response_format"),
+    ("frequency_penality", "frequency_penalty"),
+    ("storage", None),
+    ("restore", None),
+    ("user_id", None),
+    ("n_predict", None),
+    ("min_length", None),
+]
+
+
+@pytest.mark.parametrize(("written", "meant"), NEAR, ids=[row[0] for row in NEAR])
+def test_only_a_near_name_is_suggested(written: str, meant: str | None) -> None:
+    with pytest.raises(svir.RequestError) as caught:
+        checked({written: 1})
+    said = str(caught.value)
+    assert said.endswith(f"; did you mean {meant}?" if meant else "(extra={...} sends any field)")
+
+
+def test_fitting_options_are_checked_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options_module, "_problem", None)
+    options = {name: values[0] for name, values, _ in FIELDS + NEEDY} | {"n": None}
+    assert checked(options).keys() == options.keys() - {"n"}
+
+
+def test_nothing_is_looked_at_where_there_are_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_form", "_types", "_check_extra", "_check_together"):
+        monkeypatch.setattr(options_module, name, None)
+    assert checked({}) == checked({}, {}) == {}
 
 
 # (name, a schema's name, whether it is taken), by OpenAI's API reference, response_format.json_schema.name

@@ -8,11 +8,22 @@ completions; SGLang's page for the fields under "SGLang" (its bounds are those o
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from types import NoneType
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Union, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct, ValidationError
 
 from ..errors import RequestError, clip
 from ..schema import is_name
@@ -23,6 +34,34 @@ Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
 Bias: TypeAlias = Annotated[float, Meta(ge=-100, le=100)]
 Phrase: TypeAlias = Annotated[str, Meta(min_length=1)]
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+Tier: TypeAlias = Literal["auto", "default", "flex", "scale", "priority", "fast", "on_demand", "performance"]
+
+
+class Prediction(TypedDict):
+    type: Literal["content"]
+    content: str | list[dict[str, Any]]
+
+
+class SpokenAnswer(TypedDict):
+    format: Literal["wav", "aac", "mp3", "flac", "opus", "pcm16"]
+    voice: str | dict[str, str]
+
+
+class Place(TypedDict, total=False):
+    city: str
+    country: str
+    region: str
+    timezone: str
+
+
+class Location(TypedDict):
+    type: Literal["approximate"]
+    approximate: Place
+
+
+class WebSearch(TypedDict, total=False):
+    search_context_size: Literal["low", "medium", "high"]
+    user_location: Location | None
 
 
 class Settings(TypedDict, total=False):
@@ -48,6 +87,15 @@ class Settings(TypedDict, total=False):
     stream_options: dict[str, bool] | None
     user: str | None
     metadata: dict[str, str] | None
+    service_tier: Tier | None
+    store: bool | None
+    verbosity: Literal["low", "medium", "high"] | None
+    prompt_cache_key: str | None
+    safety_identifier: Annotated[str, Meta(max_length=128)] | None
+    prediction: Prediction | None
+    modalities: list[Literal["text", "audio", "image"]] | None
+    audio: SpokenAnswer | None
+    web_search_options: WebSearch | None
     # SGLang
     top_k: Annotated[int, Meta(ge=-1)] | None
     min_p: Share | None
@@ -90,7 +138,7 @@ class Options(Settings, total=False):
         logit_bias: token ids to what is added to their logits, from -100 to 100.
         logprobs: whether to send the log probability of each token.
         top_logprobs: how many alternatives to send with each, from 0 to 20; needs `logprobs`.
-        tools: functions the model may call, in the API's form.
+        tools: functions the model may call, in the API's form; custom tools and a server's own pass through.
         tool_choice: "auto", "none", "required", or `{"type": "function", "function": {"name": ...}}`; needs `tools`.
         parallel_tool_calls: whether one answer may hold several calls; needs `tools`.
         response_format: `{"type": "text"}`, `{"type": "json_object"}`, or `{"type": "json_schema", "json_schema":
@@ -100,6 +148,18 @@ class Options(Settings, total=False):
         stream_options: switches of the stream; `include_usage` is on unless it is set here. Left out in the same way.
         user: a stable name for whoever is asking.
         metadata: strings kept with a stored answer (OpenAI).
+        service_tier: how soon and at what price: "auto", "default", "flex", "scale", "priority" or "fast" (OpenAI);
+            "auto", "on_demand", "flex" or "performance" (Groq).
+        store: whether the provider keeps the answer, for its evaluations and distillation.
+        verbosity: how much to say: "low", "medium" or "high".
+        prompt_cache_key: requests with one key and one beginning are likelier to meet their cache.
+        safety_identifier: a stable, hashed name for whoever is asking, of 128 characters at most; `user` in part.
+        prediction: `{"type": "content", "content": ...}`, a text that much of the answer will repeat.
+        modalities: what the answer may be: "text", "audio" (OpenAI), "image" (OpenRouter).
+        audio: `{"format": ..., "voice": ...}` of a spoken answer; the format is "wav", "aac", "mp3", "flac", "opus" or
+            "pcm16", the voice a name or `{"id": ...}`.
+        web_search_options: `search_context_size`, "low", "medium" or "high", and `user_location`, `{"type":
+            "approximate", "approximate": {"city": ..., "country": ..., "region": ..., "timezone": ...}}`.
 
     SGLang (vLLM and llama.cpp know several):
         top_k: sample from so many of the likeliest tokens; -1 for all.
@@ -155,28 +215,84 @@ def checked(options: Mapping[str, Any], extra: Mapping[str, Any] | None = None, 
         RequestError: an unknown name, a value of the wrong type or out of bounds, a field without the one it needs,
             or an `extra` that shadows model, messages or stream.
     """
+    if not options and not extra:
+        return {}
+    if not _fits(options):
+        _check_each(options)
     fields = {name: value for name, value in options.items() if value is not None}
-    for name, value in fields.items():
-        if name not in _types():
-            raise _unknown(name)
-        _check(name, value)
     # A list without tools says that there are none; OpenAI refuses it.
     if "tools" in fields and not fields["tools"]:
         del fields["tools"]
-    _check_extra(extra or {})
-    _check_together(fields, fields | dict(extra or {}))
-    return fields | dict(extra or {})
+    sent = fields
+    if extra:
+        _check_extra(extra)
+        sent = fields | dict(extra)
+    if not _IN_COMPANY.isdisjoint(fields):
+        _check_together(fields, sent)
+    return sent
 
 
-def _check(name: str, value: Any) -> None:
-    if isinstance(value, float):
-        value = float(value)  # numpy's is a subclass
+@cache
+def _form() -> type[Struct]:
+    """All options as one type: converting to it checks them in one step."""
+    fields = [(name, hint, None) for name, hint in get_type_hints(Options, include_extras=True).items()]
+    return msgspec.defstruct("Options", fields, forbid_unknown_fields=True)
+
+
+def _fits(options: Mapping[str, Any]) -> bool:
     try:
-        msgspec.convert(value, _types()[name])
-    except msgspec.ValidationError as error:
-        place, got = _place(name, value, str(error))
-        expected = _expected(str(error), _types()[name])
-        raise RequestError(f"expected {expected} for {place}, got {_shown(got)}") from error
+        msgspec.convert(options, _form())
+    except ValidationError:
+        return False
+    return True
+
+
+def _check_each(options: Mapping[str, Any]) -> None:
+    """Finds what does not fit, and says so; numpy's floats are a subclass, and fit after all."""
+    for name, value in options.items():
+        if name not in _types():
+            raise _unknown(name)
+        if value is not None and (problem := _problem(value, _types()[name], name)):
+            expected, place, got = problem
+            raise RequestError(f"expected {expected} for {place}, got {_shown(got)}")
+
+
+def _problem(value: Any, hint: Any, place: str) -> tuple[str, str, Any] | None:
+    """What was expected, where, and what is there, of the innermost value that does not fit."""
+    if isinstance(value, float):
+        value = float(value)
+    try:
+        msgspec.convert(value, hint)
+        return None
+    except ValidationError as error:
+        said = str(error)
+    if (inner := _inner(value, hint)) is None:
+        return _expected(said, hint), place, value
+    if is_typeddict(inner) and (missing := inner.__required_keys__ - value.keys()):
+        return f"a dict with {min(missing)!r}", place, value
+    problems = (_problem(*part) for part in _parts(value, inner, place))
+    return next(filter(None, problems), None)
+
+
+def _inner(value: Any, hint: Any) -> Any:
+    """The type, or the member of a union, of whose shape a dict or a list is; else `None`."""
+    kinds = (hint, *get_args(hint)) if get_origin(hint) in (Union, UnionType) else (hint,)
+    shape = dict if isinstance(value, dict) else list if isinstance(value, list | tuple) else None
+    matching = (kind for kind in kinds if (dict if is_typeddict(kind) else get_origin(kind)) is shape)
+    return next(matching, None) if shape else None
+
+
+def _parts(value: Any, hint: Any, place: str) -> Iterator[tuple[Any, Any, str]]:
+    if is_typeddict(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        yield from ((value[name], hints[name], f"{place}[{name!r}]") for name in value if name in hints)
+    elif isinstance(value, dict):
+        of_key, of_item = get_args(hint)
+        for key, item in value.items():
+            yield key, of_key, f"a key of {place}"
+            yield item, of_item, f"{place}[{key!r}]"
+    else:
+        yield from ((item, get_args(hint)[0], f"{place}[{n}]") for n, item in enumerate(value))
 
 
 def _expected(message: str, hint: Any) -> str:
@@ -192,29 +308,9 @@ def _expected(message: str, hint: Any) -> str:
 def _words(hint: Any) -> Iterator[Any]:
     if get_origin(hint) is Literal:
         yield from get_args(hint)
-    else:
+    elif get_origin(hint) in (Union, UnionType):
         for kind in get_args(hint):
             yield from _words(kind)
-
-
-def _place(name: str, value: Any, message: str) -> tuple[str, Any]:
-    """Where in a field the misfit is, and what stands there. msgspec does not say at which key."""
-    if " - at `key`" in message:
-        return f"a key of {name}", next(key for key in value if not _converts(name, {key: value[key]}))
-    if " - at `$[...]`" in message:
-        key = next(key for key in value if not _converts(name, {key: value[key]}))
-        return f"{name}[{key!r}]", value[key]
-    if index := re.search(r"`\$\[(\d+)\]`$", message):
-        return f"{name}[{index[1]}]", value[int(index[1])]
-    return name, value
-
-
-def _converts(name: str, value: Any) -> bool:
-    try:
-        msgspec.convert(value, _types()[name])
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def _check_extra(extra: Mapping[str, Any]) -> None:
@@ -222,6 +318,9 @@ def _check_extra(extra: Mapping[str, Any]) -> None:
         raise RequestError(f"expected a mapping of field names as extra, got {extra.__class__.__name__}")
     if shadowed := [name for name in _OWN if name in extra]:
         raise RequestError(f"expected extra fields beside model, messages and stream, got {shadowed[0]!r}")
+
+
+_IN_COMPANY = frozenset({"tool_choice", "parallel_tool_calls", "top_logprobs", "tools", "response_format"})
 
 
 def _check_together(fields: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
@@ -277,7 +376,7 @@ def _unknown(name: str) -> RequestError:
         return RequestError(f"expected {name} as an argument of its own, got it among the options")
     from difflib import get_close_matches
 
-    near = get_close_matches(name, _types(), 1)
+    near = get_close_matches(name, _types(), 1, 0.85)
     hint = f"; did you mean {near[0]}?" if near else ""
     return RequestError(f"expected an option that svir knows, got {name!r} (extra={{...}} sends any field){hint}")
 
