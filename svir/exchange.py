@@ -84,7 +84,9 @@ class Exchange:
             self._leave_out(self._refused & fields.keys() if may_leave_out else set())
 
     def close(self) -> None:
-        """Closes the files that the request was read from: it will not be sent again."""
+        """Lets go of the request and of the files that it was read from: it will not be sent again."""
+        if self._body is not None:
+            self._body.close()
         self._sources.close()
 
     def send(self) -> Answer:

@@ -5,6 +5,7 @@ import binascii
 import collections
 import enum
 import math
+import tracemalloc
 import types
 from itertools import pairwise
 from pathlib import Path
@@ -253,6 +254,30 @@ def test_a_body_that_was_given_up_halfway_begins_anew() -> None:
         body = Body(fields, sources)
         next(iter(body))
         assert len(b"".join(body)) == body.length
+
+
+def test_a_small_request_of_text_is_handed_on_as_it_was_encoded() -> None:
+    with Sources() as sources:
+        body = Body({"x": "hi"}, sources)
+        assert [*body] == [b'{"x":"hi"}']
+        assert next(iter(body)) is next(iter(body))
+
+
+@pytest.mark.parametrize("value", ["a" * 8_000_000, Image(PNG + bytes(8_000_000))], ids=["a text", "a picture"])
+def test_a_body_that_was_closed_holds_nothing_of_the_request(value: Any) -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        body = Body({"x": value}, Sources())
+        length = body.length
+        body.close()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 10_000
+    assert body.length == length > 8_000_000
+    with pytest.raises(svir.RequestError, match="expected an open body, got one that was closed"):
+        iter(body)
 
 
 def test_two_thousand_messages_are_checked_without_building_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:

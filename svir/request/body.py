@@ -8,7 +8,7 @@ A request may hold the values that JSON knows, and leaves, which become strings 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Protocol
 
@@ -39,12 +39,24 @@ class Body:
     def __init__(self, fields: Mapping[str, Any], sources: Sources, /) -> None:
         self._sources = sources
         self._segments: list[Segment] = []
-        self._texts = encode(fields, self._hole).split(_HOLE)
-        self.length: int = sum(map(len, self._texts)) + sum(segment.length for segment in self._segments)
+        text = encode(fields, self._written)
+        self._texts: Sequence[bytes] = text.split(_HOLE) if self._segments else (text,)
+        """What stands before, between and behind the segments."""
+        self.length: int = len(text)
+        for segment in self._segments:
+            self.length += segment.length - len(_HOLE)
 
-    def _hole(self, leaf: Leaf) -> Raw:
+    def close(self) -> None:
+        """Lets go of the bytes and closes the sources: the request will not be sent again."""
+        self._texts = ()
+        self._segments = []
+        self._sources.close()
+
+    def _written(self, value: Any) -> Any:
+        if not isinstance(value, Leaf):
+            return as_builtin(value)
         written: list[bytes] = []
-        for part in leaf.parts(self._sources):
+        for part in value.parts(self._sources):
             if isinstance(part, str):
                 written.append(escaped(part))
             else:
@@ -61,7 +73,15 @@ class Body:
 
         Raises:
             SourceError: a source changed; not a byte over `length` was handed on, and not all of them.
+            RequestError: the body was closed.
         """
+        if not self._texts:
+            raise RequestError("expected an open body, got one that was closed")
+        if not self._segments and self.length <= _MOST:
+            return iter(self._texts)
+        return self._blocks()
+
+    def _blocks(self) -> Iterator[bytes]:
         pending: list[bytes] = []
         size = 0
         for piece in self._pieces():
@@ -76,8 +96,9 @@ class Body:
         yield b"".join(pending)
 
     def _pieces(self) -> Iterator[bytes]:
-        yield self._texts[0]
-        for segment, text in zip(self._segments, self._texts[1:], strict=True):
+        first, *others = self._texts
+        yield first
+        for segment, text in zip(self._segments, others, strict=True):
             yield from segment.blocks()
             yield text
 
@@ -115,44 +136,6 @@ class Leaf(ABC):
         """
 
 
-def encode(value: Any, leaf: Callable[[Leaf], Raw] | None = None, /, *, path: str = "") -> bytes:
-    """The JSON text of plain data.
-
-    Mappings and lists (tuples too) of strings, numbers, booleans and `None`; keys may be whole numbers, such as token
-    ids. msgspec alone would send NaN as null, bytes as base64, and a date as a string that nobody asked for.
-
-    Args:
-        leaf: writes a leaf; without it there may be none.
-        path: where the value stands, for messages.
-
-    Raises:
-        RequestError: a value that JSON does not know, NaN, an infinity, or a lone surrogate; the message has its path.
-    """
-
-    def hook(other: Any) -> Any:
-        if isinstance(other, Leaf) and leaf is not None:
-            return leaf(other)
-        return as_builtin(other)
-
-    try:
-        if _fits(value):
-            return msgspec.json.encode(value, enc_hook=hook)
-    except UnicodeEncodeError as error:
-        raise _misfit(value, path) from error
-    except RecursionError as error:
-        raise _refused("values nested too deep, or within themselves", path) from error
-    raise _misfit(value, path)
-
-
-def escaped(text: str, /) -> bytes:
-    """A text as it stands inside a JSON string.
-
-    Raises:
-        UnicodeEncodeError: a lone surrogate in it.
-    """
-    return msgspec.json.encode(text)[1:-1]
-
-
 def as_builtin(value: Any, /) -> Any:
     """What msgspec does not take by itself: subclasses of the plain types (numpy's floats), other mappings.
 
@@ -173,6 +156,41 @@ _BUILTINS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
 )
 
 
+def encode(value: Any, hook: Callable[[Any], Any] = as_builtin, /, *, path: str = "") -> bytes:
+    """The JSON text of plain data.
+
+    Mappings and lists (tuples too) of strings, numbers, booleans and `None`; keys may be whole numbers, such as token
+    ids. msgspec alone would send NaN as null, bytes as base64, and a date as a string that nobody asked for.
+
+    Args:
+        hook: writes what else there may be; without it, subclasses of the plain types.
+        path: where the value stands, for messages.
+
+    Raises:
+        RequestError: a value that JSON does not know, NaN, an infinity, or a lone surrogate; the message has its path.
+    """
+    try:
+        if _fits(value):
+            return msgspec.json.encode(value, enc_hook=hook)
+    except UnicodeEncodeError as error:
+        raise _misfit(value, path) from error
+    except RecursionError as error:
+        raise _refused("values nested too deep, or within themselves", path) from error
+    raise _misfit(value, path)
+
+
+def escaped(text: str, /) -> bytes:
+    """A text as it stands inside a JSON string.
+
+    Raises:
+        UnicodeEncodeError: a lone surrogate in it.
+    """
+    return msgspec.json.encode(text)[1:-1]
+
+
+_PLAIN = {str, int, bool, type(None)}
+
+
 def _fits(value: Any) -> bool:
     """Whether JSON can hold a value, the code points of its strings aside: the encoder looks at those.
 
@@ -180,14 +198,14 @@ def _fits(value: Any) -> bool:
     kinds come first. What is wrong is looked for only once something is.
     """
     kind = value.__class__
-    if kind is str or kind is int or kind is bool or value is None:
-        return True
     if kind is dict:
         for key, item in value.items():
-            if (key.__class__ is not str and not _fits_as_key(key, value)) or (
-                item.__class__ is not str and not _fits(item)
-            ):
+            if key.__class__ is not str and not _fits_as_key(key, value):
                 return False
+            if item.__class__ not in _PLAIN and not _fits(item):
+                return False
+        return True
+    if kind in _PLAIN:
         return True
     if kind is list:
         return all(map(_fits, value))

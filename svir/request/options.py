@@ -152,8 +152,8 @@ class Options(Settings, total=False):
             "auto", "on_demand", "flex" or "performance" (Groq).
         store: whether the provider keeps the answer, for its evaluations and distillation.
         verbosity: how much to say: "low", "medium" or "high".
-        prompt_cache_key: requests with one key and one beginning are likelier to meet their cache.
-        safety_identifier: a stable, hashed name for whoever is asking, of 128 characters at most; `user` in part.
+        prompt_cache_key: requests that share it, and their beginning, are sent to the same cache.
+        safety_identifier: a stable, hashed name for whoever is asking, of 128 characters at most (OpenAI, for `user`).
         prediction: `{"type": "content", "content": ...}`, a text that much of the answer will repeat.
         modalities: what the answer may be: "text", "audio" (OpenAI), "image" (OpenRouter).
         audio: `{"format": ..., "voice": ...}` of a spoken answer; the format is "wav", "aac", "mp3", "flac", "opus" or
@@ -250,9 +250,11 @@ def _fits(options: Mapping[str, Any]) -> bool:
 def _check_each(options: Mapping[str, Any]) -> None:
     """Finds what does not fit, and says so; numpy's floats are a subclass, and fit after all."""
     for name, value in options.items():
+        if value is None:
+            continue
         if name not in _types():
             raise _unknown(name)
-        if value is not None and (problem := _problem(value, _types()[name], name)):
+        if problem := _problem(value, _types()[name], name):
             expected, place, got = problem
             raise RequestError(f"expected {expected} for {place}, got {_shown(got)}")
 

@@ -50,6 +50,9 @@ def accepted(source: Any, what: str, /) -> Any:
     raise RequestError(f"expected a pathlib.Path, a binary handle or bytes for {what}, got {got}")
 
 
+_NO_BUFFER = memoryview(b"")
+
+
 class Sources:
     """The open sources of one request, each once; closes what it opened and puts handles back where they stood.
 
@@ -57,9 +60,9 @@ class Sources:
     """
 
     def __init__(self) -> None:
-        self._closing = ExitStack()
+        self._closing: ExitStack | None = None
         self._open: dict[object, tuple[object, Source]] = {}
-        self._buffer = memoryview(b"")
+        self._buffer = _NO_BUFFER
 
     def __enter__(self) -> Sources:
         return self
@@ -69,8 +72,9 @@ class Sources:
 
     def close(self) -> None:
         self._open.clear()
-        self._buffer = memoryview(b"")  # a stream may live on for minutes
-        self._closing.close()
+        self._buffer = _NO_BUFFER  # a stream may live on for minutes
+        if self._closing is not None:
+            self._closing.close()
 
     def open(self, source: Readable, /) -> Source:
         """The source, opened at its first mention.
@@ -82,15 +86,9 @@ class Sources:
         if not self._buffer:
             self._buffer = memoryview(bytearray(BLOCK + 1))
         if key not in self._open:
-            self._open[key] = (source, self._opened(source))
+            self._closing = self._closing or ExitStack()
+            self._open[key] = (source, _opened(source, self._closing))
         return self._open[key][1]
-
-    def _opened(self, source: Readable) -> Source:
-        if isinstance(source, os.PathLike):
-            return _file_at(Path(source), self._closing)
-        if isinstance(source, Buffer):
-            return Memory(source, self._closing)
-        return _file_behind(source, _name_of(source), self._closing) or Handle(source, self._closing)
 
     def head(self, source: Source, /) -> bytes:
         """The first `HEAD` bytes, or as many as there are."""
@@ -114,6 +112,14 @@ class Sources:
                 if got != expected:
                     raise changed(source, "more" if got > expected else str(offset + got))
                 yield part[:expected]
+
+
+def _opened(source: Readable, closing: ExitStack) -> Source:
+    if isinstance(source, os.PathLike):
+        return _file_at(Path(source), closing)
+    if isinstance(source, Buffer):
+        return Memory(source, closing)
+    return _file_behind(source, _name_of(source), closing) or Handle(source, closing)
 
 
 def _fill(read: Read, part: memoryview, offset: int) -> int:
@@ -230,11 +236,11 @@ def _file_at(path: Path, closing: ExitStack, /) -> RegularFile:
     Raises:
         SourceError: it is missing, unreadable or no regular file.
     """
-    reopen = partial(_opened, path)
+    reopen = partial(_descriptor_of, path)
     return RegularFile(str(path), reopen(), closing, reopen=reopen)
 
 
-def _opened(path: Path) -> int:
+def _descriptor_of(path: Path) -> int:
     try:
         _check_kind(os.stat(path), path)  # before it is opened: opening a device may do something
         # O_NONBLOCK: if a FIFO took its place since, opening would wait for its writer.
