@@ -166,7 +166,7 @@ class Exchange:
         """
         if self._fields is None or not self._may_leave_out or self.repairs or not errors.is_about_fields(error):
             return False
-        names = options.refused(self._fields, errors.rejection(error))
+        names = options.refused(self._fields, errors.rejection(error)).fields
         if names:
             self._leave_out(names)
         return bool(names)

@@ -9,7 +9,7 @@ from encoded import read
 
 import svir
 from svir.request import options as options_module
-from svir.request.options import Options, checked
+from svir.request.options import Options, checked, refused
 
 TOOL = {"type": "function", "function": {"name": "look_up", "description": "...", "parameters": {}}}
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {}, "strict": True}}
@@ -376,3 +376,34 @@ def test_extra_fields_do_not_shadow_what_svir_sends(name: str) -> None:
 def test_extra_fields_are_a_mapping() -> None:
     with pytest.raises(svir.RequestError, match="expected a mapping of field names as extra, got list"):
         checked({}, [("a", 1)])  # type: ignore[arg-type]
+
+
+BOTH = {"model": "m", "messages": [], "reasoning_effort": "low", "stream_options": {"include_usage": True}}
+
+# (name, what was sent, what the server said, the fields that this is about, whether it named them)
+REJECTIONS: list[tuple[str, dict[str, Any], str, set[str], bool]] = [
+    ("by name", BOTH, "Unknown field: reasoning_effort", {"reasoning_effort"}, True),
+    ("both by name", BOTH, "unknown: stream_options, reasoning_effort", {"reasoning_effort", "stream_options"}, True),
+    ("vLLM's template", BOTH, "Unexpected reasoning effort high", {"reasoning_effort"}, True),
+    ("with a point", BOTH, "Unsupported parameter: 'reasoning.effort'", {"reasoning_effort"}, True),
+    ("in camel case", BOTH, "streamOptions is not allowed", {"stream_options"}, True),
+    ("by a part of it", BOTH, "extra inputs: include_usage", {"stream_options"}, True),
+    ("beside another field", BOTH, "model m takes no reasoning_effort", {"reasoning_effort"}, True),
+    ("one that was not sent", {"messages": [], "stream_options": {}}, "no reasoning_effort here", set(), True),
+    ("no field", BOTH, "bad request", {"reasoning_effort", "stream_options"}, False),
+    ("no field, and one was sent", {"stream_options": {}}, "bad request", {"stream_options"}, False),
+    ("no field, and none was sent", {"messages": []}, "bad request", set(), False),
+    ("another field", BOTH, "max_tokens is too large", set(), True),
+    ("an argument", BOTH, "messages must alternate", set(), True),
+    ("a word that is a field, but was not sent", BOTH, "no such user", {"reasoning_effort", "stream_options"}, False),
+    ("a word that is a field that was sent", BOTH | {"user": "ann"}, "no such user", set(), True),
+]
+
+
+@pytest.mark.parametrize(
+    ("sent", "said", "fields", "by_name"), [row[1:] for row in REJECTIONS], ids=[row[0] for row in REJECTIONS]
+)
+def test_a_rejection_is_about_the_optional_fields_it_names_or_about_all_of_them(
+    sent: dict[str, Any], said: str, fields: set[str], by_name: bool
+) -> None:
+    assert refused(sent, said) == (fields, by_name)

@@ -13,6 +13,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NamedTuple,
     TypeAlias,
     TypedDict,
     Union,
@@ -383,21 +384,39 @@ def _unknown(name: str) -> RequestError:
     return RequestError(f"expected an option that svir knows, got {name!r} (extra={{...}} sends any field){hint}")
 
 
-OPTIONAL = ("reasoning_effort", "stream_options")
-"""Fields that a stricter server may refuse although nothing of the answer hangs on them."""
+# Fields that a stricter server may refuse although nothing of the answer hangs on them, as servers write them: vLLM's
+# template with a blank, pydantic with its place, others in camel case or by a part of the field.
+_OPTIONAL = {
+    "reasoning_effort": re.compile(r"reasoning[\s_.-]*effort", re.IGNORECASE),
+    "stream_options": re.compile(r"stream[\s_.-]*options|include[\s_.-]*usage", re.IGNORECASE),
+}
 
 
-def refused(request: Mapping[str, Any], said: str, /) -> set[str]:
-    """The optional fields of a request that a rejection is about; all of them when it names no field at all.
+class Refused(NamedTuple):
+    """The optional fields that a rejection may be about.
+
+    Attributes:
+        fields: their names.
+        by_name: whether the server named them; otherwise to leave them out is a guess.
+    """
+
+    fields: set[str]
+    by_name: bool
+
+
+def refused(request: Mapping[str, Any], said: str, /) -> Refused:
+    """The optional fields of a request that a rejection is about: those that it names, all when it names no field.
 
     Args:
-        said: what the server said. vLLM's template writes "reasoning effort", with a blank.
+        request: the fields as they were sent.
+        said: what the server said.
     """
-    carried = {name for name in OPTIONAL if name in request}
-    text = said.replace("_", " ").lower()
-    if named := {name for name in carried if name.replace("_", " ") in text}:
-        return named
+    carried = {name for name in _OPTIONAL if name in request}
+    if named := {name for name in carried if _OPTIONAL[name].search(said)}:
+        return Refused(named, True)
     # A word such as "user" names a field only where the field was sent.
+    text = said.replace("_", " ").lower()
     fields = {*request, *_OWN, *(name for name in _types() if "_" in name)}
     words = {name.replace("_", " ") for name in fields}
-    return set() if any(re.search(rf"\b{re.escape(word)}\b", text) for word in words) else carried
+    is_other = any(re.search(rf"\b{re.escape(word)}\b", text) for word in words)
+    return Refused(set(), True) if is_other else Refused(carried, False)
