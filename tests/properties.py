@@ -15,7 +15,7 @@ from observed import heard, outcome, read_whole
 import svir
 from svir import errors
 from svir.answer import chunks, failure, models
-from svir.answer.turn import Turn
+from svir.answer.reader import Reader
 
 STATUSES = (301, 400, 401, 404, 418, 422, 429, 500, 503)
 
@@ -66,7 +66,7 @@ def hold_for_an_error_body(case: Case) -> None:
 # The properties
 
 
-def assert_sound(events: list[svir.Event], error: svir.SvirError | None, turn: Turn) -> None:
+def assert_sound(events: list[svir.Event], error: svir.SvirError | None, turn: Reader) -> None:
     """A whole answer ends with its completion, a broken one carries it; and it is what the events add up to."""
     completion = turn.completion
     assert_adds_up(events, completion, error)

@@ -1,12 +1,13 @@
 """Framing: blocks, cut anywhere, become payloads."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import combinations, pairwise
+from typing import Any
 
 import pytest
 
 from svir import TooLargeError
-from svir.answer.sse import Comment, Failure, Stray, Unterminated, payloads
+from svir.answer.sse import Comment, Decoder, Failure, Run, Stray, Unterminated
 
 # (name, body, payloads). Written by hand from the WHATWG rules.
 SHORT = [
@@ -39,10 +40,18 @@ SHORT = [
 ]
 
 
-def flat(runs: Iterable[bytes | list[bytes]]) -> list[tuple[type, bytes]]:
-    """Kind and bytes of each payload, a list of them taken apart."""
-    each = (payload for run in runs for payload in (run if isinstance(run, list) else [run]))
-    return [(type(payload), bytes(payload)) for payload in each]
+def payloads(blocks: Iterable[bytes], **options: Any) -> Iterator[bytes]:
+    """Each payload, a run of them taken apart."""
+    decoder = Decoder(**options)
+    for block in blocks:
+        for got in decoder.feed(block):
+            yield from got.payloads() if isinstance(got, Run) else (got,)
+    yield from decoder.end()
+
+
+def flat(payloads: Iterable[bytes]) -> list[tuple[type, bytes]]:
+    """Kind and bytes of each."""
+    return [(type(payload), bytes(payload)) for payload in payloads]
 
 
 def read(body: bytes, *cuts: int) -> list[tuple[type, bytes]]:
@@ -75,7 +84,8 @@ def test_a_payload_is_handed_on_before_the_next_block_is_asked_for() -> None:
 
     stream = payloads(blocks())
     assert (next(stream), len(taken)) == (b"a", 2)
-    assert (next(stream), len(taken)) == ([b"b", b"c"], 3)
+    assert (next(stream), len(taken)) == (b"b", 3)
+    assert (next(stream), len(taken)) == (b"c", 3)
     assert (next(stream), len(taken)) == (b"d", 4)
 
 

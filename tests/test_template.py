@@ -337,7 +337,7 @@ def test_the_tap_hears_every_payload_and_every_event_is_counted() -> None:
     _, _, turn = heard([b"data: %b\n\n" % payload for payload in payloads], tap=heard_by.append)
     assert heard_by == payloads
     assert turn.completion.metrics.events == 9
-    assert turn.seen() == (9, 9)
+    assert (turn.received, turn.shown) == (9, 9)
 
 
 ENVELOPES = [

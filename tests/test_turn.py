@@ -12,7 +12,7 @@ from observed import blocks_of, cases, heard, is_stream, name_of, outcome, recor
 from properties import assert_encodable, only_the_tolerant_path
 
 import svir
-from svir.answer.turn import Turn
+from svir.answer.reader import Reader
 
 streams = pytest.mark.parametrize("path", list(filter(is_stream, cases())), ids=name_of)
 
@@ -62,8 +62,8 @@ def timed(steps: list[tuple[float, bytes]]) -> svir.Completion:
             clock.now += seconds
             yield block
 
-    turn = Turn(clock=clock)
-    return list(turn.events(blocks()))[-1]  # type: ignore[return-value]
+    answer = Reader(clock=clock)
+    return [*answer.events(blocks()), *answer.end()][-1]  # type: ignore[return-value]
 
 
 END = (9.0, chunk(finish="stop") + DONE)

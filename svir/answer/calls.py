@@ -16,7 +16,8 @@ import msgspec
 
 from ..errors import ProtocolError, TooLargeError
 from ..events import ToolCall, ToolCallDelta
-from .chunks import CallPiece, Note
+from .chunks import CallPiece
+from .tolerant import Note
 
 
 class _Call:

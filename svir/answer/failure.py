@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import Detail
-from . import chunks
+from . import tolerant
 
 
 def in_body(body: bytes, /) -> Detail:
@@ -20,8 +20,8 @@ def in_body(body: bytes, /) -> Detail:
     A body of no known shape (HTML, plain text) gives an empty detail.
     """
     try:
-        data = chunks.plain(body)
-    except chunks.Unreadable:
+        data = tolerant.plain(body)
+    except tolerant.Unreadable:
         return Detail()
     return in_data(data) or Detail()
 

@@ -3,15 +3,20 @@
 Lines end in LF, CR or CRLF, on bytes: a JSON string may hold U+2028 or U+0085, which `str.splitlines` would cut at.
 A block in which whole events lie is cut at its blank lines in one go; everything else goes line by line. Both are
 linear: an unfinished line is kept in pieces and joined once.
+
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from ..errors import TooLargeError
 
+BEFORE, AFTER = b"data: ", b"\n\n"
+"""What stands around the payload of a plain event, as most servers write it."""
+
+_BETWEEN = AFTER + BEFORE
 _BOM = b"\xef\xbb\xbf"
 _LINES = 4096
 """Lines of one event that are kept apart: short ones would cost forty times their size."""
@@ -33,78 +38,129 @@ class Unterminated(bytes):
     """The data of a last event whose blank line never came."""
 
 
-def payloads(
-    blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 * 2**20
-) -> Iterator[bytes | list[bytes]]:
-    """The payload of each event, as soon as its blank line is there.
+class Run:
+    """The events that lie whole in one block.
+
+    Attributes:
+        events: their bytes, from the first `data: ` to the last blank line.
+    """
+
+    __slots__ = ("_event", "_pieces", "events")
+
+    def __init__(self, events: bytes, event: _Event) -> None:
+        self.events = events
+        self._event = event
+        self._pieces: list[bytes] | None = None
+
+    def split(self) -> list[bytes]:
+        """Their payloads if each is plain; if not, pieces that hold line ends."""
+        if self._pieces is None:
+            self._pieces = self.events[len(BEFORE) : -len(AFTER)].split(_BETWEEN)
+        return self._pieces
+
+    def payloads(self) -> Iterable[bytes]:
+        """Their payloads, in order. May be called once, and before the next block."""
+        run = self.split()
+        if b"".join(run).find(b"\n") < 0 and b"" not in run:  # (`count` takes ten times as long)
+            return run
+        return self._by_line()  # comments, names, or data in several lines lie between
+
+    def _by_line(self) -> Iterator[bytes]:
+        for line in self.events[:-1].split(b"\n"):
+            yield from self._event.feed(line)
+
+
+class Decoder:
+    """Takes the blocks of one body, in order.
 
     Args:
-        blocks: the body, cut anywhere.
         last: a payload behind which nothing is expected: it is handed on when its line is complete, because
             some servers hold the blank line, or the connection, back.
         limit: bytes that one event may take, its blank line not included.
 
-    Yields:
-        Plain `bytes` for the data of an event, several lines joined by LF, empty ones left out; a list of them where
-        one block completes several; and in their place `Failure`, `Comment`, `Stray` and `Unterminated`. The `id` and
-        `retry` fields are passed over, and so are event names other than `error`: the payload decides what it is.
-
-    Raises:
-        TooLargeError: an event or a line over `limit`.
-
-    Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.
+    Attributes:
+        idle: whether the next block begins an event.
     """
-    event = _Event(last, limit)
-    tail: list[bytes] = []
-    size = 0
-    after_cr = pending = False
-    for block in _without_bom(iter(blocks)):
-        if not pending:
+
+    def __init__(self, *, last: bytes = b"", limit: int = 64 * 2**20) -> None:
+        self.idle: bool = False
+        self._limit = limit
+        self._event = _Event(last, limit)
+        self._start: bytes | None = b""
+        self._tail: list[bytes] = []
+        self._size = 0
+        self._after_cr = False
+
+    def feed(self, block: bytes, /) -> Iterable[bytes | Run]:
+        """The payloads that a block completes, one by one; to be read before the next block.
+
+        Returns:
+            Plain `bytes` for the data of an event, several lines joined by LF, empty ones left out; a `Run` where the
+            block holds several events; and in their place `Failure`, `Comment` and `Stray`. The `id` and `retry`
+            fields are passed over, and so are event names other than `error`: the payload decides what it is.
+
+        Raises:
+            TooLargeError: an event or a line over the limit.
+        """
+        if self.idle:
             # Mostly a block is one HTTP chunk, and that one event. (`find`, because `in` takes twice as long.)
             line, _, rest = block.partition(b"\n")
-            if rest == b"\n" and line[:6] == b"data: " and 6 < len(line) < limit and line.find(b"\r") < 0:
-                yield line[6:]
-                continue
-        pending = True
-        if after_cr and block:
+            if rest == b"\n" and line[:6] == BEFORE and 6 < len(line) < self._limit and line.find(b"\r") < 0:
+                return (line[6:],)
+        elif (tail := self._tail) and block.find(b"\n") < 0 and block.find(b"\r") < 0:
+            tail.append(block)
+            self._size = size = self._size + len(block)
+            if size > self._limit:
+                raise _too_large(self._limit)
+            return ()
+        return self._feed(block)
+
+    def _feed(self, block: bytes) -> Iterator[bytes | Run]:
+        if self._start is not None:
+            # One byte order mark at the very start is no part of the stream, however it is cut.
+            self._start += block
+            if len(self._start) < len(_BOM) and _BOM.startswith(self._start):
+                return
+            block, self._start = self._start.removeprefix(_BOM), None
+        self.idle = False
+        event, tail = self._event, self._tail
+        if self._after_cr and block:
             block = block.removeprefix(b"\n")
-            after_cr = False
+            self._after_cr = False
         if tail:
             tail.append(block)
-            size += len(block)
-            if b"\n" not in block and b"\r" not in block:
-                if size > limit:
-                    raise _too_large(limit)
-                continue
             block = b"".join(tail)
             tail.clear()
-        if event.open or block[:6] != b"data: " or b"\r" in block or len(block) > limit:
-            after_cr = after_cr or block[-1:] == b"\r"
+        if event.open or block[:6] != BEFORE or b"\r" in block or len(block) > self._limit:
+            self._after_cr = self._after_cr or block[-1:] == b"\r"
             *lines, rest = _cut(block)
-            for line in lines:
-                yield from event.feed(line)
         else:
-            whole, blank, rest = block.rpartition(b"\n\n")
-            if blank:
-                run = whole[6:].split(b"\n\ndata: ")
-                if b"".join(run).find(b"\n") < 0 and b"" not in run:  # (`count` takes ten times as long)
-                    yield run[0] if len(run) == 1 else run
+            first, last = block.find(AFTER), block.rfind(AFTER)
+            if first >= 0:
+                if first == last and block.find(b"\n") == first > len(BEFORE):
+                    yield block[len(BEFORE) : first]
                 else:
-                    # Comments, names, or data in several lines lie between.
-                    for line in (*whole.split(b"\n"), b""):
-                        yield from event.feed(line)
-            *lines, rest = rest.split(b"\n")
-            for line in lines:
-                yield from event.feed(line)
-        size = event.size + len(rest)
-        if size > limit:
-            raise _too_large(limit)
+                    yield Run(block[: last + len(AFTER)], event)
+                block = block[last + len(AFTER) :]
+            *lines, rest = block.split(b"\n")
+        for line in lines:
+            yield from event.feed(line)
+        self._size = event.size + len(rest)
+        if self._size > self._limit:
+            raise _too_large(self._limit)
         if rest:
             tail.append(rest)
-        pending = bool(rest or event.open or after_cr)
-    if tail:
-        yield from event.feed(b"".join(tail))
-    yield from event.end()
+        self.idle = not (rest or event.open or self._after_cr)
+
+    def end(self) -> Iterator[bytes]:
+        """The body is over: what is pending is handed on, because gateways leave out the last blank line."""
+        if self._start:
+            self._tail.append(self._start)
+        rest, self._start = b"".join(self._tail), None
+        self._tail.clear()
+        if rest:
+            yield from self._event.feed(rest)
+        yield from self._event.end()
 
 
 class _Event:
@@ -148,7 +204,6 @@ class _Event:
             yield Stray(line)
 
     def end(self) -> Iterator[bytes]:
-        """The body is over: what is pending is handed on, because gateways leave out the last blank line."""
         return self._close(Unterminated)
 
     def _close(self, kind: type[bytes]) -> Iterator[bytes]:
@@ -167,16 +222,6 @@ def _cut(block: bytes) -> list[bytes]:
     if block[-1:] in (b"\n", b"\r"):
         lines.append(b"")
     return lines or [b""]
-
-
-def _without_bom(blocks: Iterator[bytes]) -> Iterable[bytes]:
-    """One byte order mark at the very start is no part of the stream, however it is cut."""
-    head = b""
-    for block in blocks:
-        head += block
-        if len(head) >= len(_BOM) or not _BOM.startswith(head):
-            break
-    return chain((head.removeprefix(_BOM),), blocks)
 
 
 def _too_large(limit: int) -> TooLargeError:

@@ -1,11 +1,15 @@
-"""Which text is reasoning: the carriers of a delta, the parts of a content list, `<think>` tags across deltas."""
+"""Carriers: the fields of a delta in which pieces of an answer are streamed, what each shows, and what goes back.
+
+`CARRIERS` is the table: the fields that are decoded, where half a character may wait for its other half, where a
+template looks for its string, and what the next request repeats are all read from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal
 
-from .chunks import Delta
+from msgspec import Struct
 
 _OPEN, _CLOSE = "<think>", "</think>"
 
@@ -13,18 +17,28 @@ Piece = tuple[bool, str]
 """Whether a text is reasoning, and the text."""
 
 
-def carried(delta: Delta, /) -> tuple[str, str]:
-    """The carrier that a delta's reasoning came in, and the text; two empty strings for none.
+class Carrier(Struct, frozen=True, kw_only=True):
+    """A field of a delta, or of a whole message.
 
-    The first carrier that is not empty counts, never two of them: mlx-vlm sends every piece twice, OpenRouter a second
-    time in `reasoning_details`, whose text counts where no other carrier has it.
+    Args:
+        name: of the field.
+        shows: the event that its pieces become; "" for none.
+        type: what the field is decoded as.
+        back: whether it goes back with the message as it came.
+        join: makes one value of the pieces that came; strings that are shown are joined as they are.
+        texts: finds what it shows, where it is no string; counts only where no other carrier has the text.
     """
-    if delta.reasoning_content:
-        return "reasoning_content", delta.reasoning_content
-    if delta.reasoning:
-        return "reasoning", delta.reasoning
-    text = "".join(_detail_texts(delta.reasoning_details or []))
-    return ("reasoning_details", text) if text else ("", "")
+
+    name: str
+    shows: Literal["text", "reasoning", "refusal", ""] = ""
+    type: Any = str | None
+    back: bool = True
+    join: Callable[[Sequence[Any]], Any] = "".join
+    texts: Callable[[Any], Iterator[str]] | None = None
+
+
+def _joined_items(pieces: Sequence[list[Any]]) -> list[Any]:
+    return [item for piece in pieces for item in piece]
 
 
 def _detail_texts(details: list[Any]) -> Iterator[str]:
@@ -33,6 +47,48 @@ def _detail_texts(details: list[Any]) -> Iterator[str]:
             text = detail.get("text") or detail.get("summary")
             if isinstance(text, str):
                 yield text
+
+
+CARRIERS = (
+    Carrier(name="content", shows="text", type=str | list[Any] | None),
+    # LM Studio, llama.cpp, SGLang, DeepSeek, ...
+    Carrier(name="reasoning_content", shows="reasoning"),
+    # mlx-lm, vLLM, Groq, Cerebras, OpenRouter; mlx-vlm sends every piece under both names
+    Carrier(name="reasoning", shows="reasoning"),
+    # OpenRouter, Vercel: texts that `reasoning` has, too, and what is encrypted or signed
+    Carrier(
+        name="reasoning_details",
+        shows="reasoning",
+        type=list[Any] | None,
+        join=_joined_items,
+        texts=_detail_texts,
+    ),
+    Carrier(name="refusal", shows="refusal"),
+)
+
+NAMED: dict[str, Carrier] = {carrier.name: carrier for carrier in CARRIERS}
+STRINGS: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if carrier.shows and carrier.texts is None)
+"""The fields whose strings go on from chunk to chunk."""
+REASONING: tuple[str, ...] = tuple(name for name in STRINGS if NAMED[name].shows == "reasoning")
+ITEMS: tuple[Carrier, ...] = tuple(carrier for carrier in CARRIERS if carrier.name not in STRINGS)
+"""Those that are kept as they came."""
+
+
+def reasoning_of(delta: Any, /) -> tuple[str, str]:
+    """The carrier that a delta's reasoning came in, and the text; two empty strings for none.
+
+    The first carrier that is not empty counts, never two of them: mlx-vlm sends every piece twice, OpenRouter a second
+    time in `reasoning_details`, whose text counts where no other carrier has it.
+    """
+    for name in REASONING:
+        if text := getattr(delta, name):
+            return name, text
+    for carrier in ITEMS:
+        if carrier.texts is not None and (value := getattr(delta, carrier.name)):
+            text = "".join(carrier.texts(value))
+            if text:
+                return carrier.name, text
+    return "", ""
 
 
 def parts(content: list[Any], /) -> Iterator[Piece]:
