@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import msgspec
 
-from .. import errors
 from ..errors import Detail, ProtocolError, StreamError, SvirError, TooLargeError, TruncatedError, clip
 from ..events import Completion, Event, Metrics, Progress
 from ..limits import Limits
@@ -190,6 +189,10 @@ class Turn:
         """The answer so far."""
         return self._draft.completion
 
+    @property
+    def _begun(self) -> bool:
+        return self._draft.shown > 0
+
     def _attach(self, error: SvirError) -> None:
         error.request_id = error.request_id or self._request_id
         if error.completion is None and (self._draft.events or self._draft.keepalives):
@@ -237,7 +240,7 @@ class Turn:
         except chunks.Unreadable as error:
             data = error.text
         detail = failure.in_data(data, named=True) or Detail(message=clip(payload.decode(errors="replace")))
-        return errors.of_event(detail, f"event {self._draft.events}")
+        return failure.of_event(detail, f"event {self._draft.events}", begun=self._begun)
 
     # One chunk
 
@@ -273,7 +276,7 @@ class Turn:
     def _unreadable(self, error: chunks.Unreadable, payload: bytes) -> StreamError:
         """What a payload that is no chunk means: a failure in plain words, or broken JSON."""
         if not error.broken or re.match(r"\s*\{\s*\"error\"", error.text):
-            return errors.of_event(Detail(message=error.text), f"event {self._draft.events}")
+            return failure.of_event(Detail(message=error.text), f"event {self._draft.events}", begun=self._begun)
         got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self._draft.events}"
         return ProtocolError(f"expected a payload of JSON, got {got}")
 
@@ -283,7 +286,7 @@ class Turn:
         except chunks.Unreadable as error:  # a number or a depth that only the typed decoder passes over
             raise self._unreadable(error, payload) from error
         if detail is not None:
-            raise errors.of_event(detail, f"event {self._draft.events}")
+            raise failure.of_event(detail, f"event {self._draft.events}", begun=self._begun)
 
     # The end
 
@@ -300,7 +303,7 @@ class Turn:
         stray = b"\n".join(self._strays)
         detail = failure.in_body(stray)
         if detail.message:
-            return errors.of_event(detail, "the start, without framing")
+            return failure.of_event(detail, "the start, without framing", begun=False)
         got = f"{clip(stray.decode(errors='replace'))!r}" if stray else f"{self._draft.keepalives} comments"
         error = TruncatedError(f"expected events, got the end of the stream after {got}")
         error.retryable = True
