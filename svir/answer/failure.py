@@ -613,27 +613,77 @@ def _status_of_names(detail: Detail) -> int | None:
 
 _OVERFLOWS = _keys(
     "context_length_exceeded"  # OpenAI, Groq, Together
-    " context_window_exceeded ContextWindowExceededError"  # LiteLLM
+    " context_window_exceeded context_window_exceeded_error"  # gateways, LiteLLM
     " exceed_context_size_error"  # llama.cpp
     " too_many_prompt_tokens"  # Perplexity
     " model_max_prompt_tokens_exceeded"  # Copilot
     " model_context_window_exceeded"  # Zhipu, Anthropic
-    " context_too_large context_length_error prompt_too_long input_too_long"  # gateways
+    " tokens_limit_reached"  # GitHub Models
+    " out_of_context_error prompt_too_long input_too_long context_too_large context_length_error"  # gateways
 )
+
+# The wordings share a prompt, an input or a context, a length or tokens, and a limit that is passed, all within one
+# sentence. The patterns are as loose as the sentences about other limits allow (`OTHERS` in tests/test_overflow.py), so
+# that a new server's wording has a fair chance.
+_CONTEXT = r"context[ _-]?(?:length|limit|window|size|budget)s?"
+_PROMPT = r"\b(?:prompts?|inputs?|prompt_tokens|input_tokens|messages?|conversation|(?:chat )?history|context)\b"
+_PASSED = r"(?:exceed\w*|(?:greater|longer|larger|bigger|more) than|beyond|overflow\w*)"
+_OVERFLOW_TEXTS = re.compile(
+    "|".join(
+        (
+            # OpenAI, DeepSeek, OpenRouter, vLLM, Mistral, Fireworks: the limit alone is named, and then the request
+            rf"max(?:imum)? {_CONTEXT}|configured {_CONTEXT}|max(?:imum)? prompt length",
+            # llama.cpp, MiniMax, LM Studio, gateways
+            rf"{_CONTEXT}\b.{{0,40}}?\b(?:exceed|overflow|full|of only|you requested)|context\b.{{0,20}}?\boverflow",
+            # Anthropic, OpenAI's Responses API, SGLang, Together, LM Studio, Ollama, llama-cpp-python, mlx-vlm, Apple
+            rf"{_PASSED}\b.{{0,40}}?\bcontext\b",
+            # Anthropic, Bedrock, Perplexity, Mistral, Fireworks, Ollama, Baidu
+            rf"{_PROMPT}.{{0,60}}?\btoo (?:long|large|big)\b",
+            # Cohere
+            rf"too many (?:prompt|input|context) tokens|too many tokens\b.{{0,60}}?{_PROMPT}",
+            # Gemini, GPT-5, Copilot, xAI, Kimi, vLLM, SGLang, Poolside, SiliconFlow, TGI, watsonx, TensorRT-LLM, Zhipu
+            (
+                rf"\A(?=.*(?:{_PROMPT}|\brequest\b))(?=.*(?:tokens?\b|length))"
+                rf".*?(?:{_PASSED}|(?:less|fewer|smaller) than|must be <=|at most|range of input length)"
+            ),
+            # Groq, Cerebras
+            rf"reduce the (?:length|size|number of tokens) (?:of|in) (?:the |your )?(?:input )?{_PROMPT}",
+            # mlx-vlm when it shortens the conversation itself; LiteLLM's name for it
+            r"needs \d+ context tokens|no room for compacted context|ContextWindowExceeded",
+            # Zhipu and other Chinese services
+            r"(?:上下文|输入|提示词|对话|prompt).{0,16}(?:超过|超出|超限|超长|过长)",
+        )
+    ),
+    re.IGNORECASE,
+)
+
+# Whatever else such a message says, it is about a rate, or about `max_tokens` alone, or a context that is too small.
+_NO_OVERFLOW = re.compile(
+    r"\b(?:per|this|each)[ -](?:min|minute|hour|day|second|month)\b|per-model|\btp[md]\b|\brate[ _-]?limit|token rate"
+    r"|quota|throttl|too many requests|please wait|\bmax_\w*tokens\b.{0,40}?\btoo (?:large|big|high)"
+    rf"|{_CONTEXT} (?:is )?too small",
+    re.IGNORECASE,
+)
+# A sentence about one of these is about the context only where it speaks of it, or of tokens.
+_OTHER_THINGS = re.compile(
+    r"\b(?:images?|pictures?|audio|video|files?|pdf|documents?|attachments?|string|array|list|urls?|name|queue|payload"
+    r"|body|characters|bytes|seconds)\b",
+    re.IGNORECASE,
+)
+_OUTPUT = re.compile(r"\b(?:output|completion|thinking|reasoning|max_\w*tokens)\b", re.IGNORECASE)
 
 
 def is_overflow(detail: Detail, /) -> bool:
     """Whether a failure means that the conversation does not fit the model's context."""
-    return bool(_names(detail) & _OVERFLOWS) or _tells_overflow(detail.message)
+    message = detail.message[:2000]  # what comes later is most likely the prompt, repeated
+    if _names(detail) & _OVERFLOWS:
+        return True
+    return not _NO_OVERFLOW.search(message) and any(map(_tells_overflow, re.split(r"[.;!?。；]\s+|\n", message)))
 
 
-def _tells_overflow(message: str) -> bool:
-    return bool(re.search(_OVERFLOW_TEXT, message))
-
-
-_OVERFLOW_TEXT = r"""(?ix)
-        maximum\ context\ length | max\ context\ length | ContextWindowExceeded
-      | exceeds?\ the\ (available|model's)?\ ?context\ (size|budget|length|window)
-      | context\ (size|length|window)\ (has\ been\ )?exceeded
-      | (greater|longer)\ than\ the\ (model's\ )?context\ length
-      | leaves\ no\ room\ for\ compacted\ context | needs\ \d+\ context\ tokens"""
+def _tells_overflow(sentence: str) -> bool:
+    if _OTHER_THINGS.search(sentence) and not re.search("(?i)token|context", sentence):
+        return False
+    if _OUTPUT.search(sentence) and not re.search(_PROMPT, sentence, re.IGNORECASE):
+        return False
+    return _OVERFLOW_TEXTS.search(sentence) is not None
