@@ -13,7 +13,6 @@ from bodies import Case
 from observed import heard, outcome, read_whole
 
 import svir
-from svir import errors
 from svir.answer import chunks, failure, models
 from svir.answer.reader import Reader
 
@@ -60,7 +59,7 @@ def hold_for_a_list_of_models(case: Case) -> None:
 def hold_for_an_error_body(case: Case) -> None:
     detail = failure.in_body(case.body)
     for status in STATUSES:
-        assert_tellable(errors.of_status(status, "", detail, body=case.body.decode(errors="replace")))
+        assert_tellable(failure.of_status(status, "", detail, body=case.body.decode(errors="replace")))
 
 
 # The properties

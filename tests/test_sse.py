@@ -1,13 +1,12 @@
 """Framing: blocks, cut anywhere, become payloads."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import combinations, pairwise
-from typing import Any
 
 import pytest
 
 from svir import TooLargeError
-from svir.answer.sse import Comment, Decoder, Failure, Run, Stray, Unterminated
+from svir.answer.sse import Comment, Failure, Stray, Unterminated, payloads
 
 # (name, body, payloads). Written by hand from the WHATWG rules.
 SHORT = [
@@ -38,15 +37,6 @@ SHORT = [
     ("many blank lines", b"\n\n\ndata: a\n\n\n\ndata: b\n\n\n", [b"a", b"b"]),
     ("nothing", b"", []),
 ]
-
-
-def payloads(blocks: Iterable[bytes], **options: Any) -> Iterator[bytes]:
-    """Each payload, a run of them taken apart."""
-    decoder = Decoder(**options)
-    for block in blocks:
-        for got in decoder.feed(block):
-            yield from got.payloads() if isinstance(got, Run) else (got,)
-    yield from decoder.end()
 
 
 def flat(payloads: Iterable[bytes]) -> list[tuple[type, bytes]]:

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 
-from .. import errors
 from ..errors import Detail, ProtocolError, StreamError, SvirError, TooLargeError, TruncatedError, clip
 from ..events import Completion, Event, Metrics, Progress
 from ..limits import Limits
@@ -296,7 +295,10 @@ class Reader:
         except tolerant.Unreadable as error:
             data = error.text
         detail = failure.in_data(data, named=True) or Detail(message=clip(payload.decode(errors="replace")))
-        return errors.of_event(detail, f"event {self._turn.events}")
+        return self._failure(detail)
+
+    def _failure(self, detail: Detail) -> StreamError:
+        return failure.of_event(detail, f"event {self._turn.events}", begun=self._turn.shown > 0)
 
     # One chunk
 
@@ -332,7 +334,7 @@ class Reader:
     def _unreadable(self, error: tolerant.Unreadable, payload: bytes) -> StreamError:
         """What a payload that is no chunk means: a failure in plain words, or broken JSON."""
         if not error.broken or re.match(r"\s*\{\s*\"error\"", error.text):
-            return errors.of_event(Detail(message=error.text), f"event {self._turn.events}")
+            return self._failure(Detail(message=error.text))
         got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self._turn.events}"
         return ProtocolError(f"expected a payload of JSON, got {got}")
 
@@ -342,16 +344,16 @@ class Reader:
         except tolerant.Unreadable as error:  # a number or a depth that only the typed decoder passes over
             raise self._unreadable(error, payload) from error
         if detail is not None:
-            raise errors.of_event(detail, f"event {self._turn.events}")
+            raise self._failure(detail)
 
     # The end
 
     def _nothing(self) -> StreamError:
         """An empty stream, or one whose bytes were no events at all (a proxy that passed on an error as it was)."""
         stray = b"\n".join(self._strays)
-        detail = failure.in_body(stray)
+        detail = failure.in_body(stray) if stray.lstrip()[:1] in (b"{", b"[") else Detail()
         if detail.message:
-            return errors.of_event(detail, "the start, without framing")
+            return failure.of_event(detail, "the start, without framing", begun=False)
         got = f"{clip(stray.decode(errors='replace'))!r}" if stray else f"{self._turn.keepalives} comments"
         error = TruncatedError(f"expected events, got the end of the stream after {got}")
         error.retryable = True

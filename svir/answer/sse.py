@@ -163,6 +163,15 @@ class Decoder:
         yield from self._event.end()
 
 
+def payloads(blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 * 2**20) -> Iterator[bytes]:
+    """The payloads of a whole body, one by one. Arguments and errors as `Decoder`."""
+    decoder = Decoder(last=last, limit=limit)
+    for block in blocks:
+        for got in decoder.feed(block):
+            yield from got.payloads() if isinstance(got, Run) else (got,)
+    yield from decoder.end()
+
+
 class _Event:
     """The event under construction."""
 
