@@ -89,7 +89,7 @@ def described(status: int | None, events: list[svir.Event], completion: svir.Com
         "calls": [[given(call.id), call.name, call.arguments] for call in completion.tool_calls],
         "unfinished": [[given(call.id), call.name, call.arguments] for call in completion.unfinished_calls],
         "finish_reason": completion.finish_reason,
-        "usage": usage and [getattr(usage, name) for name in type(usage).__struct_fields__],
+        "usage": usage and [getattr(usage, name) for name in type(usage).__struct_fields__ if name != "extra"],
         "model": completion.model,
         "id": completion.id,
         "complete": completion.complete,

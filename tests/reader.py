@@ -237,6 +237,8 @@ def payload(answer, event, data, closed):
     """Feed one payload to the answer; give `done`, `cut` (the body ended inside it), the error it is, or nothing."""
     if data.strip() == "[DONE]":
         return "done"
+    if event in ("ping", "heartbeat", "keepalive"):
+        return answer.repair("keep-alive sent as an event") if data else None
     value = json_or_none(data, answer)
     if value is None and not closed and data.lstrip()[:1] in ("{", "["):
         return "cut"

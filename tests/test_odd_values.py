@@ -98,9 +98,9 @@ HALVES: list[tuple[str, bytes, list[svir.Event], list[str]]] = [
     ),
     (
         "in a choice that is not read",
-        stream(f'{{"index":1,"delta":{{"content":"{HIGH}"}}}}', '{"index":0,"delta":{"content":"a"}}'),
+        stream('{"index":0,"delta":{"content":"a"}}', f'{{"index":1,"delta":{{"content":"{HIGH}"}}}}'),
         [Text("a")],
-        ["choice 1 not read at event 1"],
+        ["choice 1 not read at event 2"],
     ),
     (
         "in a message beside the delta",

@@ -55,7 +55,7 @@ LOOK_ALIKES: list[tuple[str, list[str], list[svir.Event]]] = [
         [A.replace("{", '{"content":"no",', 1) + f'"{text}"' + B for text in "ab"],
         says("a", "b"),
     ),
-    ("no string", [A + text + B for text in ('"a"', "null", '""', '["b"]', "3", '"c"')], says("a", "b", "c")),
+    ("no string", [A + text + B for text in ('"a"', "null", '""', '["b"]', "3", '"c"')], says("a", "b", "3", "c")),
     (
         "a list of parts",
         [A + f'[{{"type":"text","text":"{text}"}}]' + B for text in ("a", "content")],

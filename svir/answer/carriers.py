@@ -37,33 +37,105 @@ class Carrier(Struct, frozen=True, kw_only=True):
     texts: Callable[[Any], Iterator[str]] | None = None
 
 
-def _joined_items(pieces: Sequence[list[Any]]) -> list[Any]:
+# How pieces join
+
+
+def listed(pieces: Sequence[Any]) -> list[Any]:
+    """Lists, one behind the other; one that repeats what came so far, or goes on from it, counts once."""
+    items: list[Any] = []
+    for piece in pieces:
+        new = piece if isinstance(piece, list) else [piece]
+        items += new[len(items) :] if new[: len(items)] == items else new
+    return items
+
+
+def _appended(pieces: Sequence[list[Any]]) -> list[Any]:
     return [item for piece in pieces for item in piece]
 
 
-def _detail_texts(details: list[Any]) -> Iterator[str]:
-    for detail in details:
-        if isinstance(detail, dict):
-            text = detail.get("text") or detail.get("summary")
-            if isinstance(text, str):
-                yield text
+def _latest(pieces: Sequence[Any]) -> Any:
+    return pieces[-1]
 
+
+def _blocks(pieces: Sequence[list[Any]]) -> list[Any]:
+    """Thinking blocks: their texts are appended to the block that is open, and its signature closes it."""
+    blocks: list[Any] = []
+    for block in _appended(pieces):
+        last: Any = blocks[-1] if blocks else None
+        if _is_open(last) and isinstance(block, dict) and block.get("type", "thinking") == "thinking":
+            thought = (last.get("thinking") or "") + (block.get("thinking") or "")
+            blocks[-1] = last | {name: value for name, value in block.items() if value is not None}
+            blocks[-1]["thinking"] = thought
+        else:
+            blocks.append(block)
+    return blocks
+
+
+def _is_open(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "thinking" and not block.get("signature")
+
+
+def merged(pieces: Sequence[Any], depth: int = 8) -> Any:
+    """Objects, field by field; of anything else, and of what is nested more deeply, the last."""
+    whole = pieces[0]
+    for piece in pieces[1:]:
+        if isinstance(whole, dict) and isinstance(piece, dict) and depth:
+            both = {name: merged((whole[name], piece[name]), depth - 1) for name in whole.keys() & piece.keys()}
+            whole = whole | piece | both
+        elif piece is not None:
+            whole = piece
+    return whole
+
+
+def _recorded(pieces: Sequence[Any]) -> Any:
+    """A recording in pieces: what it says and its data are appended, as OpenAI's own library does."""
+    whole = merged(pieces)
+    for name in ("data", "transcript") if isinstance(whole, dict) else ():
+        if texts := [piece[name] for piece in pieces if isinstance(piece, dict) and isinstance(piece.get(name), str)]:
+            whole[name] = "".join(texts)
+    return whole
+
+
+def _texts_of(*names: str) -> Callable[[list[Any]], Iterator[str]]:
+    """Finds the texts in a list of items, each under the first of the names that has one."""
+
+    def texts(items: list[Any]) -> Iterator[str]:
+        for item in items:
+            if isinstance(item, dict):
+                text = next(filter(None, map(item.get, names)), None)
+                if isinstance(text, str):
+                    yield text
+
+    return texts
+
+
+_ITEMS = list[Any] | None
 
 CARRIERS = (
-    Carrier(name="content", shows="text", type=str | list[Any] | None),
+    Carrier(name="content", shows="text", type=Any),
     # LM Studio, llama.cpp, SGLang, DeepSeek, ...
     Carrier(name="reasoning_content", shows="reasoning"),
     # mlx-lm, vLLM, Groq, Cerebras, OpenRouter; mlx-vlm sends every piece under both names
     Carrier(name="reasoning", shows="reasoning"),
+    # Copilot: the text, and once behind it the same encrypted
+    Carrier(name="reasoning_text", shows="reasoning"),
+    Carrier(name="reasoning_opaque", type=Any, join=_latest),
     # OpenRouter, Vercel: texts that `reasoning` has, too, and what is encrypted or signed
     Carrier(
-        name="reasoning_details",
-        shows="reasoning",
-        type=list[Any] | None,
-        join=_joined_items,
-        texts=_detail_texts,
+        name="reasoning_details", shows="reasoning", type=_ITEMS, join=_appended, texts=_texts_of("text", "summary")
     ),
+    # LiteLLM, for Claude: texts that `reasoning_content` has, too, and their signature
+    Carrier(name="thinking_blocks", shows="reasoning", type=_ITEMS, join=_blocks, texts=_texts_of("thinking")),
+    # Gemini: the signature of a thought; LiteLLM: whatever its provider sent
+    Carrier(name="extra_content", type=Any, join=merged),
+    Carrier(name="provider_specific_fields", type=Any, join=merged),
+    # gateways before Claude and Gemini
+    *(Carrier(name=f"{name}signature", type=Any, join=_latest) for name in ("", "reasoning_", "thinking_", "thought_")),
     Carrier(name="refusal", shows="refusal"),
+    # OpenRouter; OpenAI, Groq, Perplexity; OpenAI
+    Carrier(name="images", type=Any, back=False, join=listed),
+    Carrier(name="annotations", type=Any, back=False, join=listed),
+    Carrier(name="audio", type=Any, back=False, join=_recorded),
 )
 
 NAMED: dict[str, Carrier] = {carrier.name: carrier for carrier in CARRIERS}
@@ -91,6 +163,9 @@ def reasoning_of(delta: Any, /) -> tuple[str, str]:
     return "", ""
 
 
+PART_TYPES = ("text", "output_text", "thinking", "reasoning")
+
+
 def parts(content: list[Any], /) -> Iterator[Piece]:
     """The pieces of a content that is a list, in order; parts of other kinds are left out.
 
@@ -104,19 +179,19 @@ def parts(content: list[Any], /) -> Iterator[Piece]:
             kind = part.get("type")
             is_reasoning = kind in ("thinking", "reasoning")
             if is_reasoning:
-                text = "".join(_texts(part.get(kind) or part.get("summary") or part.get("text")))
+                text = "".join(_strings(part.get(kind) or part.get("summary") or part.get("text")))
             else:
-                text = "".join(_texts(part.get("text"))) if kind in ("text", "output_text") else ""
+                text = "".join(_strings(part.get("text"))) if kind in ("text", "output_text") else ""
             if text:
                 yield is_reasoning, text
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item.get("text") if isinstance(item, dict) else item)
+            yield from _strings(item.get("text") if isinstance(item, dict) else item)
 
 
 class ThinkTags:
@@ -127,6 +202,8 @@ class ThinkTags:
     """
 
     def __init__(self) -> None:
+        self.on: bool = True
+        """Whether tags mark reasoning: where a field brings it they are text, which that server separated itself."""
         self.inside: bool = False
         """Whether what comes next is reasoning."""
         self.held: str = ""
@@ -134,7 +211,7 @@ class ThinkTags:
 
     def split(self, text: str, /) -> Iterable[Piece]:
         """The pieces of a text that are certain; none is empty."""
-        if "<" not in text and not self.held:
+        if ("<" not in text and not self.held) or not self.on:
             return ((self.inside, text),)
         return self._split(text)
 

@@ -20,15 +20,31 @@ Count = Annotated[int, Meta(ge=0)]
 _NOTHING = Raw()
 
 
-class Function(Struct, gc=False):
+# A call is kept whole: one with a field that is not here is refused, so that the slow path reads it all.
+
+
+class Function(Struct, gc=False, forbid_unknown_fields=True):
     name: str | None = None
     arguments: Any = None
 
 
-class CallPiece(Struct, gc=False):
+class Custom(Struct, gc=False, forbid_unknown_fields=True):
+    name: str | None = None
+    input: str | None = None
+
+
+class CallPiece(Struct, gc=False, forbid_unknown_fields=True):
     index: int | None = None
     id: str | None = None
+    type: str | None = None
     function: Function | None = None
+    custom: Custom | None = None
+
+
+class OddCallPiece(CallPiece):
+    """A piece with more fields than those."""
+
+    extra: dict[str, Any] = {}
 
 
 if TYPE_CHECKING:
@@ -36,6 +52,7 @@ if TYPE_CHECKING:
     class Delta(Struct):
         tool_calls: list[CallPiece] | None = None
         function_call: Function | None = None
+        error: Any = None
 
         def __init__(self, **fields: Any) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
@@ -47,6 +64,7 @@ else:
             *((carrier.name, carrier.type, None) for carrier in CARRIERS),
             ("tool_calls", list[CallPiece] | None, None),
             ("function_call", Function | None, None),
+            ("error", Any, None),
         ],
         module=__name__,
         gc=False,
@@ -68,6 +86,14 @@ class UsageField(Struct, gc=False):
     reasoning_tokens: Count | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
+    # The same in other words: OpenAI's Responses API and Anthropic behind gateways; DeepSeek, Moonshot, Mistral
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    input_tokens_details: PromptDetails | None = None
+    output_tokens_details: CompletionDetails | None = None
+    prompt_cache_hit_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    num_cached_tokens: Count | None = None
 
 
 class Choice(Struct, gc=False):
@@ -75,11 +101,15 @@ class Choice(Struct, gc=False):
     finish_reason: str | None = None
     index: int | None = None
     message: Delta | None = None
+    text: str | None = None
     logprobs: dict[str, Any] | None = None
     content_filter_results: Raw = _NOTHING
     content_filter_offsets: Any = None
     usage: UsageField | None = None
     matched_stop: Any = None
+    stop_reason: Any = None
+    native_finish_reason: Any = None
+    error: Any = None
 
 
 class PromptProgress(Struct, gc=False):
@@ -99,6 +129,11 @@ class Chunk(Struct, gc=False):
     model: str | None = None
     usage: UsageField | None = None
     error: Any = None
+    errors: Any = None
+    success: Any = None
+    base_resp: Any = None
+    error_code: Any = None
+    error_msg: Any = None
     timings: dict[str, Any] | None = None
     prompt_filter_results: list[Any] | None = None
     prompt_annotations: list[Any] | None = None
@@ -110,5 +145,28 @@ decode: Callable[[bytes], Chunk] = msgspec.json.Decoder(Chunk).decode
 decode_string: Callable[[bytes], str] = msgspec.json.Decoder(str).decode
 decode_strings: Callable[[bytes], list[str]] = msgspec.json.Decoder(list[str]).decode
 
+_skip: Callable[[str | bytes], Raw] = msgspec.json.Decoder(Raw).decode
+
 REFUSED = (msgspec.MsgspecError, RecursionError)
 """What the typed decoders raise for what they do not take."""
+
+
+def is_done(payload: bytes, /) -> bool:
+    """Whether a payload is `[DONE]`, in any case, with blanks or quotes around it."""
+    return payload.strip(b" \t\r\n\"'").upper() == DONE
+
+
+def is_json(payload: bytes, /) -> bool:
+    """Whether a payload is JSON by itself."""
+    try:
+        return bool(_skip(payload))
+    except REFUSED:
+        return False
+
+
+def is_object(text: str, /) -> bool:
+    """Whether a text is a whole JSON object."""
+    try:
+        return text.lstrip()[:1] == "{" and bool(_skip(text))
+    except (*REFUSED, UnicodeEncodeError):
+        return False

@@ -32,7 +32,7 @@ from ..errors import (
     clip,
 )
 from . import sse, tolerant
-from .chunks import DONE
+from .chunks import is_done
 
 # The shapes of a failure
 
@@ -280,8 +280,8 @@ def _page(page: str) -> str:
 
 def _framed(body: bytes) -> Detail:
     """An error that came as an event, in an answer whose status is an error (SGLang's router, older llama.cpp)."""
-    for payload in sse.payloads([body], last=DONE, limit=len(body) + 2):
-        if not isinstance(payload, sse.Comment | sse.Stray) and payload != DONE:
+    for payload in sse.payloads([body], limit=len(body) + 2):
+        if not isinstance(payload, sse.Comment | sse.Stray) and not is_done(payload):
             try:
                 return in_data(tolerant.plain(payload), named=True) or Detail()
             except tolerant.Unreadable as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 
 from ..errors import Detail, ProtocolError, StreamError, SvirError, TooLargeError, TruncatedError, clip
 from ..events import Completion, Event, Metrics, Progress
 from ..limits import Limits
 from . import chunks, failure, sse, tolerant
 from .carriers import ThinkTags
-from .chunks import DONE, Chunk
+from .chunks import DONE, Chunk, is_done
 from .template import Templates
 from .tolerant import Surrogates
 from .turn import Turn, numbered
@@ -19,6 +20,12 @@ from .turn import Turn, numbered
 _STRAY = "line that is no field"
 _STRAY_LIMIT = 64 * 2**10
 """Bytes of such lines that are kept: an error without framing is read from them."""
+
+_KEEPALIVE_EVENT = "keep-alive sent as an event"
+_BEYOND_PING = re.compile(rb'"(choices|error)"\s*:')
+
+_NO_CHUNK = Chunk()
+"""Stands for a payload that was a keep-alive."""
 
 _KEEPALIVE = re.compile(rb"keepalive (\d{1,18})/(\d{1,18})\s*\Z")
 
@@ -71,10 +78,12 @@ class Reader:
             started=clock() if started is None else started,
             metrics=metrics,
             repairs=repairs,
+            request_id=request_id,
         )
         self._surrogates = Surrogates()
         self._templates = Templates(self._turn, tags, self._surrogates)
-        self._sse = sse.Decoder(last=DONE, limit=limits.event)
+        self._sse = sse.Decoder(limit=limits.event, is_last=is_done, is_whole=chunks.is_json)
+        self._latest = b""
         self._strays: list[bytes] = []
         self._stray_bytes = 0
 
@@ -152,19 +161,13 @@ class Reader:
             if self._tap is not None:
                 self._tap(document)
             turn.chunks += 1
-            try:
-                chunk = tolerant.tolerant(document, turn.note)
-            except tolerant.Unreadable as error:
-                raise self._unreadable(error, document) from error
-            for choice in chunk.choices or ():
-                choice.delta, choice.message = numbered(choice.message or choice.delta), None
-            self._surrogates.mend(chunk, turn.note)
+            chunk = self._whole(document)
             yield from turn.take(chunk)
-            self._raise_reported(document)
+            turn.doubtful = self.done = True
+            self._look(document, chunk)
         except SvirError as error:
             yield from self._failed(error)
             raise
-        self.done = True
 
     def end(self, *, framed: bool = True) -> Iterator[Event]:
         """The last events, once the body is over: what was held back, calls, usage, and the `Completion`.
@@ -182,7 +185,9 @@ class Reader:
                 yield from self._taken(self._sse.end())
             yield from self._turn.rest(self._surrogates.rest())
             if not self._turn.chunks:
-                raise self._nothing()
+                raise self._nothing(framed)
+            if self._latest:
+                self._gather(self._latest)
             if self._strays:
                 self._turn.note(_STRAY, here=False)
             yield from self._turn.close(done=self.done, framed=framed)
@@ -229,7 +234,9 @@ class Reader:
             for payload in run:
                 if payload.__class__ is not bytes:
                     yield from self._aside(payload)
-                    continue
+                    if not (last := self._last(payload)):
+                        continue
+                    payload = last[0]
                 template = templates.now
                 if template is not None and (text := template.text(payload)):
                     turn.events = self.received = turn.events + 1
@@ -242,11 +249,16 @@ class Reader:
                 if chunk is None:
                     self.done = True
                     break
+                if chunk is _NO_CHUNK:
+                    continue
+                shown = turn.shown
                 events = turn.take(chunk)
                 self.shown = turn.shown
                 yield from events
-                if chunk.error is not None or chunk.choices is None:
-                    self._raise_reported(payload)
+                if turn.doubtful or turn.shown == shown or turn.chunks == 1 or turn.finish_reason is not None:
+                    self._look(payload, chunk)
+                else:
+                    self._latest = payload
                 if tap is None:
                     templates.learn(payload, chunk, events)
             if self.done:
@@ -270,16 +282,27 @@ class Reader:
                 raise TooLargeError(f"expected lines that are no event to take at most {limit}, got more")
             if turn.chunks:
                 turn.note(_STRAY)
+        elif isinstance(payload, sse.Ping):
+            if not _BEYOND_PING.search(payload):
+                turn.note(_KEEPALIVE_EVENT)
+                turn.keepalives += 1
+        elif isinstance(payload, sse.Line):
+            turn.note("one line end between events")
         elif isinstance(payload, sse.Failure):
             turn.events = self.received = turn.events + 1
             raise self._reported(payload)
         return []
 
     def _last(self, payload: bytes) -> tuple[bytes, ...]:
-        """The last event without its blank line; one that is cut inside its JSON is no event but a truncation."""
+        """The payload of an event that is one after all.
+
+        The last one may have no blank line; cut inside its JSON it is no event but a truncation.
+        """
+        if isinstance(payload, sse.Line) or (isinstance(payload, sse.Ping) and _BEYOND_PING.search(payload)):
+            return (bytes(payload),)
         if not isinstance(payload, sse.Unterminated):
             return ()
-        if payload != DONE:
+        if not is_done(payload):
             try:
                 tolerant.plain(payload)
             except tolerant.Unreadable as error:
@@ -309,12 +332,18 @@ class Reader:
             self._tap(payload)
         if payload == DONE:
             return None
-        self._turn.chunks += 1
         if not self._surrogates.high:
             try:
-                return chunks.decode(payload)
+                chunk = chunks.decode(payload)
             except chunks.REFUSED:
                 pass
+            else:
+                self._turn.chunks += 1
+                return chunk
+        if is_done(payload):
+            self._turn.note("[DONE] written in another way")
+            return None
+        self._turn.chunks += 1
         return self._tolerant(payload)
 
     def _tolerant(self, payload: bytes) -> Chunk:
@@ -322,39 +351,90 @@ class Reader:
         try:
             chunk = tolerant.tolerant(payload, self._turn.note)
         except tolerant.Unreadable as error:
-            if not error.text.startswith(":"):
+            if error.text.startswith(":"):
+                self._count_keepalive("comment sent as data")  # a proxy wrapped it
+            elif not error.broken and tolerant.is_keepalive(error.text):
+                self._count_keepalive(_KEEPALIVE_EVENT)
+            else:
                 raise self._unreadable(error, payload) from error
-            self._turn.note("comment sent as data")  # a proxy wrapped it
-            self._turn.keepalives += 1
-            self._turn.chunks -= 1
-            return Chunk(choices=[])
-        self._surrogates.mend(chunk, self._turn.note)
+            return _NO_CHUNK
+        self._surrogates.mend(self._turn.deltas(chunk), self._turn.note)
         return chunk
 
+    def _whole(self, document: bytes) -> Chunk:
+        """A document as a chunk; its message is the delta."""
+        note = self._turn.note
+        try:
+            chunk = chunks.decode(document)
+            odd = False
+        except chunks.REFUSED:
+            try:
+                chunk = tolerant.tolerant(document, note)
+                odd = True
+            except tolerant.Unreadable as error:
+                raise self._unreadable(error, document) from error
+        for choice in chunk.choices or ():
+            choice.delta, choice.message = numbered(choice.message or choice.delta), None
+        if odd:
+            self._surrogates.mend(self._turn.deltas(chunk), note)
+        return chunk
+
+    def _count_keepalive(self, kind: str) -> None:
+        """The payload that came is none."""
+        turn = self._turn
+        turn.note(kind)
+        turn.keepalives += 1
+        turn.chunks -= 1
+        turn.events = self.received = turn.events - 1
+
+    def _look(self, payload: bytes, chunk: Chunk) -> None:
+        """What a payload says that brings no piece of the answer: a failure, that the server is alive, or more."""
+        turn = self._turn
+        try:
+            data = tolerant.plain(payload)
+        except tolerant.Unreadable as error:  # a number or a depth that only the typed decoder passes over
+            if turn.doubtful:
+                raise self._unreadable(error, payload) from error
+            return
+        if turn.doubtful:
+            if chunk.choices is None and not self.done and tolerant.is_keepalive(data):
+                self._count_keepalive(_KEEPALIVE_EVENT)
+                return
+            if (detail := failure.in_data(data)) is not None:
+                raise self._failure(detail)
+            if not chunk.choices:
+                turn.count_nothing(payload)
+        turn.gather(data)
+        self._latest = b""
+
+    def _gather(self, payload: bytes) -> None:
+        with suppress(tolerant.Unreadable):
+            self._turn.gather(tolerant.plain(payload))
+
     def _unreadable(self, error: tolerant.Unreadable, payload: bytes) -> StreamError:
-        """What a payload that is no chunk means: a failure in plain words, or broken JSON."""
+        """What a payload that is no chunk means: a failure, in plain words or a list (Gemini), or broken JSON."""
+        if (detail := failure.in_data(error.data)) is not None:
+            return self._failure(detail)
         if not error.broken or re.match(r"\s*\{\s*\"error\"", error.text):
             return self._failure(Detail(message=error.text))
         got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self._turn.events}"
         return ProtocolError(f"expected a payload of JSON, got {got}")
 
-    def _raise_reported(self, payload: bytes) -> None:
-        try:
-            detail = failure.in_data(tolerant.plain(payload))
-        except tolerant.Unreadable as error:  # a number or a depth that only the typed decoder passes over
-            raise self._unreadable(error, payload) from error
-        if detail is not None:
-            raise self._failure(detail)
-
     # The end
 
-    def _nothing(self) -> StreamError:
+    def _nothing(self, framed: bool) -> StreamError:
         """An empty stream, or one whose bytes were no events at all (a proxy that passed on an error as it was)."""
         stray = b"\n".join(self._strays)
         detail = failure.in_body(stray) if stray.lstrip()[:1] in (b"{", b"[") else Detail()
         if detail.message:
             return failure.of_event(detail, "the start, without framing", begun=False)
-        got = f"{clip(stray.decode(errors='replace'))!r}" if stray else f"{self._turn.keepalives} comments"
-        error = TruncatedError(f"expected events, got the end of the stream after {got}")
-        error.retryable = True
+        silent = framed and not stray and not self._turn.keepalives
+        if silent:
+            # llama-cpp-python, whenever the prompt is too long: asking again brings the same.
+            got = "a stream that the server ended without a word; with stream=False it may say why"
+        else:
+            what = f"{clip(stray.decode(errors='replace'))!r}" if stray else f"{self._turn.keepalives} comments"
+            got = f"the end of the stream after {what}"
+        error = TruncatedError(f"expected events, got {got}")
+        error.retryable = not silent
         return error

@@ -9,7 +9,8 @@ Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 from ..errors import TooLargeError
 
@@ -18,8 +19,16 @@ BEFORE, AFTER = b"data: ", b"\n\n"
 
 _BETWEEN = AFTER + BEFORE
 _BOM = b"\xef\xbb\xbf"
+_PINGS = (b"ping", b"heartbeat", b"keepalive", b"keep-alive", b"keep_alive")
 _LINES = 4096
 """Lines of one event that are kept apart: short ones would cost forty times their size."""
+
+
+Test: TypeAlias = Callable[[bytes], bool]
+
+
+def _never(payload: bytes) -> bool:
+    return False
 
 
 class Failure(bytes):
@@ -32,6 +41,15 @@ class Comment(bytes):
 
 class Stray(bytes):
     """A line that is no field of the format, which the standard ignores: perhaps JSON or HTML without framing."""
+
+
+class Ping(bytes):
+    """The data of an event whose name says that it is a keep-alive."""
+
+
+class Line(bytes):
+    """A line of data that is a payload by itself, in an event of several: some servers put one line end between events
+    (GLM-4.7 and Kimi-K2.5 behind gateways)."""
 
 
 class Unterminated(bytes):
@@ -74,18 +92,20 @@ class Decoder:
     """Takes the blocks of one body, in order.
 
     Args:
-        last: a payload behind which nothing is expected: it is handed on when its line is complete, because
-            some servers hold the blank line, or the connection, back.
         limit: bytes that one event may take, its blank line not included.
+        is_last: whether nothing is expected behind a payload: it is handed on when its line is complete, because some
+            servers hold the blank line, or the connection, back.
+        is_whole: whether a line of data is a payload by itself. Where the first line of an event is, the others are
+            not joined with it.
 
     Attributes:
         idle: whether the next block begins an event.
     """
 
-    def __init__(self, *, last: bytes = b"", limit: int = 64 * 2**20) -> None:
+    def __init__(self, *, limit: int = 64 * 2**20, is_last: Test = _never, is_whole: Test = _never) -> None:
         self.idle: bool = False
         self._limit = limit
-        self._event = _Event(last, limit)
+        self._event = _Event(limit, is_last, is_whole)
         self._start: bytes | None = b""
         self._tail: list[bytes] = []
         self._size = 0
@@ -96,8 +116,8 @@ class Decoder:
 
         Returns:
             Plain `bytes` for the data of an event, several lines joined by LF, empty ones left out; a `Run` where the
-            block holds several events; and in their place `Failure`, `Comment` and `Stray`. The `id` and `retry`
-            fields are passed over, and so are event names other than `error`: the payload decides what it is.
+            block holds several events; and in their place `Failure`, `Ping`, `Line`, `Comment` and `Stray`. The `id`
+            and `retry` fields are passed over, and so are other names of events: the payload decides what it is.
 
         Raises:
             TooLargeError: an event or a line over the limit.
@@ -163,9 +183,9 @@ class Decoder:
         yield from self._event.end()
 
 
-def payloads(blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 * 2**20) -> Iterator[bytes]:
-    """The payloads of a whole body, one by one. Arguments and errors as `Decoder`."""
-    decoder = Decoder(last=last, limit=limit)
+def payloads(blocks: Iterable[bytes], /, **options: Any) -> Iterator[bytes]:
+    """The payloads of a whole body, one by one. Options and errors as `Decoder`."""
+    decoder = Decoder(**options)
     for block in blocks:
         for got in decoder.feed(block):
             yield from got.payloads() if isinstance(got, Run) else (got,)
@@ -175,13 +195,15 @@ def payloads(blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 *
 class _Event:
     """The event under construction."""
 
-    def __init__(self, last: bytes, limit: int) -> None:
+    def __init__(self, limit: int, is_last: Test, is_whole: Test) -> None:
         self.open = False
         self.size = 0
-        self._last = last
         self._limit = limit
+        self._is_last = is_last
+        self._is_whole = is_whole
         self._data: list[bytes] = []
-        self._failed = False
+        self._by_line = False
+        self._kind: type[bytes] = bytes
 
     def feed(self, line: bytes) -> Iterator[bytes]:
         """One line without its end; an empty one completes the event."""
@@ -194,11 +216,16 @@ class _Event:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
+            if len(self._data) == 1 and self._kind is bytes and self._is_whole(self._data[0]):
+                self._by_line = True
+                yield from self._close(Line)
             self.open = True
             self.size += len(line) + 1
             self._data.append(value)
-            if value == self._last and len(self._data) == 1 and value:
+            if len(self._data) == 1 and value and self._is_last(value):
                 yield from self._close(bytes)
+            elif self._by_line and self._is_whole(value):
+                yield from self._close(Line)
             elif len(self._data) == _LINES:
                 self._data = [b"\n".join(self._data)]
         elif not name:
@@ -206,7 +233,7 @@ class _Event:
         elif name == b"event":
             self.open = True
             self.size += len(line) + 1
-            self._failed = value == b"error"
+            self._kind = Failure if value == b"error" else Ping if value.strip().lower() in _PINGS else bytes
         elif name == b"error":
             yield Failure(value)
         elif name not in (b"id", b"retry"):
@@ -216,13 +243,15 @@ class _Event:
         return self._close(Unterminated)
 
     def _close(self, kind: type[bytes]) -> Iterator[bytes]:
+        """The event as it is; `kind` says how a plain one ended."""
         payload = b"\n".join(self._data)
-        failed = self._failed
-        self.open = self._failed = False
+        kind = kind if self._kind is bytes else self._kind
+        self.open = False
         self.size = 0
+        self._kind = bytes
         self._data.clear()
-        if payload or failed:
-            yield Failure(payload) if failed else payload if kind is bytes else kind(payload)
+        if payload or kind is Failure:
+            yield payload if kind is bytes else kind(payload)
 
 
 def _cut(block: bytes) -> list[bytes]:

@@ -18,7 +18,7 @@ from msgspec.json import encode
 from ..events import Event, Reasoning, Refusal, Text, ToolCallDelta
 from . import carriers, chunks, sse
 from .carriers import ThinkTags
-from .chunks import Chunk, Delta, Function, decode_string
+from .chunks import Chunk, Custom, Delta, Function, decode_string
 from .tolerant import Surrogates
 from .turn import Turn
 
@@ -213,7 +213,7 @@ class Templates:
         if self._tags is not None and place[1] == "content":
             if not isinstance(event, Reasoning if self._inside else Text):
                 return None  # a chunk with a tag at its end brought the kind of piece that the next one will not
-            mark = "<"
+            mark = "<" if self._tags.on else mark
         head, tail = around
         if before is not None and before.head == head and (padding := _padding(payload, head, before.tail, tail)):
             return Padded(head, *padding, *into, mark)
@@ -233,19 +233,25 @@ class Templates:
         return None
 
 
-def _place(chunk: Chunk) -> tuple[Delta | Function, str] | None:
+def _place(chunk: Chunk) -> tuple[Delta | Function | Custom, str] | None:
     """What holds the one string of a chunk that brings something, and its name; none when a list grows with it."""
     choice = chunk.choices[0] if chunk.choices and len(chunk.choices) == 1 else None
     if choice is None or choice.delta is None or choice.logprobs or chunk.error is not None:
         return None
     delta = choice.delta
-    places: list[tuple[Delta | Function, str]] = [(delta, name) for name in carriers.NAMED]
-    places += [(piece.function, "arguments") for piece in delta.tool_calls or () if piece.function is not None]
+    places: list[tuple[Delta | Function | Custom, str]] = [(delta, name) for name in carriers.NAMED]
+    for piece in delta.tool_calls or ():
+        if (piece.function is not None and piece.function.name) or (piece.custom is not None and piece.custom.name):
+            return None  # a name may begin another call
+        if piece.function is not None:
+            places.append((piece.function, "arguments"))
+        if piece.custom is not None:
+            places.append((piece.custom, "input"))
     found = [place for place in places if getattr(*place)]
     return found[0] if len(found) == 1 and isinstance(getattr(*found[0]), str) else None
 
 
-def _around(payload: bytes, holder: Delta | Function, name: str) -> tuple[bytes, bytes] | None:
+def _around(payload: bytes, holder: Delta | Function | Custom, name: str) -> tuple[bytes, bytes] | None:
     """What stands before and behind a string in a payload.
 
     The proof is another string in its place: when the decoder finds just that one under the name, what stood there is
@@ -272,6 +278,8 @@ def _padding(payload: bytes, head: bytes, one: bytes, two: bytes) -> tuple[bytes
     """
     middle = _shared(one, two).rstrip(_LETTERS)
     end = _shared(one[::-1], two[::-1])[::-1].lstrip(_LETTERS)
+    if end[1:].lstrip()[:1] == b":":
+        return None  # a name: another one may be read
     if middle[-1:] != b'"' or end[:1] != b'"' or len(middle) + len(end) > min(len(one), len(two)):
         return None
     text = payload[len(head) : -len(two)]

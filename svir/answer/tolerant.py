@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from math import isfinite
 from types import NoneType
@@ -19,10 +19,39 @@ import msgspec
 from msgspec import Raw, Struct
 
 from . import carriers
-from .chunks import Chunk, Delta
+from .chunks import REFUSED, CallPiece, Chunk, Delta, Function, OddCallPiece
 
 Note: TypeAlias = Callable[[str], None]
 """Takes the kind of a repair; raises in strict mode."""
+
+
+# What servers say to keep a connection open, where the protocol has comments for it.
+_ALIVE = frozenset(("ping", "pong", "heartbeat", "keepalive", "alive"))
+_WAITING = frozenset(("processing", "loading", "queued", "pending", "waiting", "inprogress", "starting"))
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.,+ Z-]*\Z")
+
+
+def is_keepalive(data: Any, /) -> bool:
+    """Whether plain data says only that the server is alive: a word, a time, or an object of scalars with such a word.
+
+    Source: sse-starlette before 1.0 (`event: ping` with the time), and gateways that send an object.
+    """
+    if isinstance(data, str):
+        text = data.strip()
+        return not text or _word(text) in _ALIVE or bool(_TIME.match(text))
+    if not isinstance(data, dict) or any(isinstance(value, list | dict) for value in data.values()):
+        return False
+    said = {_word(data.get(name)) for name in ("type", "event", "object", "status", "state")}
+    return bool(said & _ALIVE or (_word(data.get("status")) or _word(data.get("state"))) in _WAITING) or (
+        len(data) <= 2 and bool({*map(_word, data)} & _ALIVE)
+    )
+
+
+def _word(value: Any) -> str:
+    return re.sub(r"[\s_-]", "", value).lower() if isinstance(value, str) and len(value) < 40 else ""
+
+
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
 class Unreadable(ValueError):
@@ -31,12 +60,14 @@ class Unreadable(ValueError):
     Args:
         text: what it holds; of a JSON string, what that says.
         broken: whether it is a spoilt chunk: JSON of another kind, or cut. False for plain words.
+        data: what it holds, if it is JSON.
     """
 
-    def __init__(self, text: str, *, broken: bool) -> None:
+    def __init__(self, text: str, *, broken: bool, data: Any = None) -> None:
         super().__init__(text)
         self.text = text
         self.broken = broken
+        self.data = data
 
 
 def unnoted(kind: str, /) -> None:
@@ -49,6 +80,10 @@ def plain(payload: bytes, note: Note = unnoted, /) -> Any:
     Raises:
         Unreadable: the payload is no JSON.
     """
+    try:
+        return _decode(payload)
+    except REFUSED:
+        pass
     try:
         text = payload.decode()
     except UnicodeDecodeError:
@@ -95,7 +130,7 @@ def tolerant(payload: bytes, note: Note, /) -> Chunk:
     if isinstance(data, str):
         raise Unreadable(data, broken=False)
     if not isinstance(data, dict):
-        raise Unreadable(payload.decode(errors="replace"), broken=True)
+        raise Unreadable(payload.decode(errors="replace"), broken=True, data=data)
     try:
         chunk: Chunk = _fit(data, Chunk, "", note)
     except RecursionError as error:
@@ -118,7 +153,10 @@ def _fit(value: Any, kind: Any, path: str, note: Note) -> Any:
         if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
             hints = _hints(option)
             fields = {name: _fit(value[name], hints[name], f"{path}.{name}", note) for name in hints if name in value}
-            return option(**{name: field for name, field in fields.items() if field is not None})
+            fields = {name: field for name, field in fields.items() if field is not None}
+            if option is CallPiece and (extra := unnamed(value, CallPiece)):
+                return OddCallPiece(**fields, extra=extra)
+            return option(**fields)
         if isinstance(value, list) and get_origin(option) is list:
             return _fit_items(value, get_args(option)[0], path, note)
         if _converts(value, option, strict=True):
@@ -133,6 +171,21 @@ def _fit_items(values: list[Any], kind: Any, path: str, note: Note) -> list[Any]
         return values
     fitted = [_fit(value, kind, f"{path}[{n}]", note) for n, value in enumerate(values)]
     return [item for item in fitted if item is not None]
+
+
+def unnamed(data: dict[str, Any], kind: type[Struct], /) -> dict[str, Any]:
+    """The fields of plain data that a struct has no name for, nested as they came; what is empty is left out."""
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        hint = _hints(kind).get(name)
+        below = next((part for part in get_args(hint) if isinstance(part, type) and issubclass(part, Struct)), None)
+        if below is not None and isinstance(value, dict):
+            value = unnamed(value, below)
+        elif hint is not None:
+            continue
+        if value not in (None, "", [], {}):
+            found[name] = value
+    return found
 
 
 @cache
@@ -155,7 +208,7 @@ _GOES_ON: dict[str, Any] = {}
 _IN_FUNCTION = {"arguments": _GOES_ON}
 _IN_DELTA = {
     **dict.fromkeys(carriers.STRINGS, _GOES_ON),
-    "tool_calls": {"function": _IN_FUNCTION},
+    "tool_calls": {"function": _IN_FUNCTION, "custom": {"input": _GOES_ON}},
     "function_call": _IN_FUNCTION,
 }
 _STREAMED = {"choices": {"delta": _IN_DELTA, "message": _IN_DELTA}}
@@ -181,18 +234,21 @@ class Surrogates:
         self.high: dict[tuple[str, int | None], str] = {}
         """The high halves that wait, each under the string that it ends: a field's name, and a call's index."""
 
-    def mend(self, chunk: Chunk, note: Note, /) -> None:
+    def mend(self, deltas: Iterable[Delta], note: Note, /) -> None:
         """Makes the streamed strings that are read encodable; a high half at an end waits for its low half."""
-        for choice in chunk.choices or ():
-            delta = choice.message if choice.delta is None else choice.delta
-            if delta is None or choice.index:
-                continue
+        for delta in deltas:
             for name in carriers.STRINGS:
                 setattr(delta, name, self._mend((name, None), getattr(delta, name), note))
-            functions = [(piece.index, piece.function) for piece in delta.tool_calls or ()]
-            for index, function in functions or [(0, delta.function_call)]:
-                if function is not None:
-                    function.arguments = self._mend(("arguments", index), function.arguments, note)
+            for piece in delta.tool_calls or ():
+                self._mend_arguments(piece.function, piece.index, note)
+                if piece.custom is not None:
+                    piece.custom.input = self._mend(("arguments", piece.index), piece.custom.input, note)
+            if not delta.tool_calls:
+                self._mend_arguments(delta.function_call, 0, note)
+
+    def _mend_arguments(self, function: Function | None, index: int | None, note: Note) -> None:
+        if function is not None:
+            function.arguments = self._mend(("arguments", index), function.arguments, note)
 
     def rest(self) -> Delta:
         """What the halves stand for that are still alone, now that the stream is over.

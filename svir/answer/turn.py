@@ -10,8 +10,9 @@ from operator import attrgetter
 from typing import Any
 
 from msgspec import structs
+from msgspec.json import encode
 
-from ..errors import ProtocolError, TruncatedError, clip
+from ..errors import ProtocolError, StreamError, TruncatedError, clip
 from ..events import (
     Completion,
     Event,
@@ -24,28 +25,31 @@ from ..events import (
     ToolCall,
     Usage,
 )
-from . import carriers, tolerant
+from . import carriers, failure, tolerant
 from .calls import Calls
 from .carriers import ThinkTags
 from .chunks import CallPiece, Choice, Chunk, Delta, UsageField
 
-# After these the model did not finish what it wrote: no call may run, even one whose arguments parse (SGLang
-# closes the brackets of arguments that `length` cut).
-_CUT = ("length", "content_filter", "abort")
-_RUNNABLE = ("stop", "tool_calls")
-_ALIASES = {
-    "eos": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "function_call": "tool_calls",
-    "tool_use": "tool_calls",
-    "tool_call": "tool_calls",
-}
+_RUNNABLE = ("done", "calls")
+_WEIGHTS = {"done": 0, "unknown": 1, "calls": 2, "cut": 3, "blocked": 3, "failed": 4}
+"""Which of two finish reasons wins: the greater one. After those that cut, no call is executable, even one whose
+arguments parse (SGLang closes the brackets of arguments that `length` cut)."""
 
-_REASONING = (*carriers.REASONING, *(carrier.name for carrier in carriers.ITEMS))
-_reasoning_of = attrgetter(*_REASONING)
-_NO_REASONING = (None,) * len(_REASONING)
+_OTHERS = tuple(name for name in carriers.NAMED if name not in ("content", "refusal"))
+_others_of = attrgetter(*_OTHERS)
+_NO_OTHERS = (None,) * len(_OTHERS)
+
+_TELLING = ("error", "errors", "success", "base_resp", "error_code", "error_msg")
+_telling_of = attrgetter(*_TELLING)
+_NOT_TELLING = (None,) * len(_TELLING)
+
+# What is no news: the type of the object, and padding that hides how long a token is (OpenAI, Mistral).
+_KNOWN = {*Chunk.__struct_fields__, "object", "obfuscation", "p"} - {"base_resp"}
+_KNOWN_IN_CHOICE = {*Choice.__struct_fields__} - {"native_finish_reason", "stop_reason"}
+_KNOWN_IN_DELTA = {*Delta.__struct_fields__, "role"}
+
+_NAMED_CHOICES = 8
+"""Choices that are not read and are named as such."""
 
 
 class Turn:
@@ -55,6 +59,7 @@ class Turn:
         strict: raise `ProtocolError` for a breach of the protocol instead of listing it.
         tags: the think tags in the text, `None` when those are text.
         max_calls: how many tool calls it may hold.
+        request_id: the server's name for the request.
         started: when the request began, in monotonic seconds.
         metrics: what the connection knows of the call.
         repairs: what was already repaired before the answer came.
@@ -69,19 +74,28 @@ class Turn:
         started: float,
         metrics: Metrics,
         repairs: Iterable[str],
+        request_id: str,
     ) -> None:
+        self._request_id = request_id
         self._strict = strict
         self._tags = tags
         self._repairs = dict.fromkeys(repairs, "")
         # What came
         self._id = ""
         self._model = ""
+        self._spare_id = self._spare_model = ""
         self._named = False
+        self._choice_read: int | None = None
+        self._instead = b""
+        self._others: set[int] = set()
+        self._others_said = False
         self.texts: list[str] = []
         self.reasonings: list[str] = []
         self.refusals: list[str] = []
         self._carrier = ""
         self._items: dict[str, list[Any]] = {}
+        self._content_came = False
+        self._extra: dict[str, Any] = {}
         self.calls: Calls = Calls(self.note, max_calls)
         self._logprobs: list[Any] = []
         self._reports: list[FilterReport] = []
@@ -101,7 +115,11 @@ class Turn:
         self._first_shown: float | None = None
         self.last_shown: float = started
         # How it ended
-        self._finish_reason: str | None = None
+        self.doubtful: bool = False
+        """Whether the last chunk may report a failure."""
+        self.finish_reason: str | None = None
+        self._group = ""
+        self._failed: tuple[str, str] | None = None
         self._matched_stop: Any = None
         self._annotated = False
         self._blocked = False
@@ -111,21 +129,25 @@ class Turn:
     @property
     def completion(self) -> Completion:
         """The answer so far."""
-        runs = self._complete and self._finish_reason in _RUNNABLE and not self._blocked
+        runs = self._complete and self._group in _RUNNABLE and not self._blocked
         calls = self.calls.so_far() if self._finished is None else self._finished
         first, byte = self._first_shown, self.first_byte
-        items = {name: carriers.NAMED[name].join(pieces) for name, pieces in self._items.items()}
+        speed, unit = self._speed()
+        fields, extra = self._fields()
+        if calls and not self.texts and not self._content_came:
+            fields["content"] = None
         return Completion(
-            id=self._id,
-            model=self._model,
+            id=self._id or self._spare_id,
+            model=self._model or self._spare_model,
             text="".join(self.texts),
             reasoning="".join(self.reasonings),
             refusal="".join(self.refusals),
             tool_calls=calls if runs else (),
             unfinished_calls=() if runs else calls,
-            finish_reason=self._finish_reason,
+            finish_reason=self.finish_reason,
             usage=self._usage,
-            speed=self._speed(),
+            speed=speed,
+            speed_unit=unit,
             timings=self._timings,
             logprobs=tuple(self._logprobs),
             filter_reports=tuple(self._reports),
@@ -142,8 +164,19 @@ class Turn:
                 keepalives=self.keepalives,
             ),
             reasoning_carrier=self._carrier,
-            reasoning_details=tuple(items.get("reasoning_details", ())),
+            message_fields=fields,
+            extra=extra,
+            request_id=self._request_id,
         )
+
+    def _fields(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What goes back with the message as it came, and what else the server said."""
+        back: dict[str, Any] = {}
+        message = dict(self._extra.get("message", ()))
+        for name, pieces in self._items.items():
+            carrier = carriers.NAMED[name]
+            (back if carrier.back else message)[name] = carrier.join(pieces)
+        return back, self._extra | {"message": message} if message else dict(self._extra)
 
     def note(self, kind: str, *, here: bool = True) -> None:
         """Lists a repair once, with the event at which it was first needed."""
@@ -161,18 +194,22 @@ class Turn:
             ProtocolError: a value is nested too deeply to be written again.
         """
         events: list[Event] = []
+        choices = chunk.choices
+        self.doubtful = not choices or _telling_of(chunk) != _NOT_TELLING
         if not self._named:
-            self._name(chunk.id, chunk.model)
+            self._name(chunk)
+        if choices and self._choice_read is None:
+            self._choose(choices)
         if chunk.prompt_progress is not None:
             events.append(Progress(chunk.prompt_progress.processed, chunk.prompt_progress.total))
         try:
             if verdicts := chunk.prompt_filter_results or chunk.prompt_annotations:
                 events += self._prompt_verdicts(verdicts)
-            for choice in chunk.choices or ():
-                if choice.index:
-                    self.note(f"choice {choice.index} not read")
-                else:
+            for choice in choices or ():
+                if choice.index == self._choice_read or choice.index is None:
                     self._choice(choice, events)
+                else:
+                    self._pass_over(choice)
         except RecursionError as error:
             got = f"one nested too deeply at event {self.events}"
             raise ProtocolError(f"expected values that can be read, got {got}") from error
@@ -192,17 +229,56 @@ class Turn:
             self._piece(is_reasoning, piece, events)
         return events
 
-    def _name(self, id: str | None, model: str | None) -> None:
-        """The first of each that is not empty counts: some servers send empty ones, or another id with every chunk."""
-        self._id = self._id or id or ""
-        self._model = self._model or model or ""
-        self._named = bool(self._id and self._model)
+    def _name(self, chunk: Chunk) -> None:
+        """The first of each that is not empty counts: some servers send empty ones, or another id with every chunk.
+
+        What has no choice may be a keep-alive with an id of its own: that counts where there is no other.
+        """
+        if chunk.choices:
+            self._id = self._id or chunk.id or ""
+            self._model = self._model or chunk.model or ""
+            self._named = bool(self._id and self._model)
+        else:
+            self._spare_id = self._spare_id or chunk.id or ""
+            self._spare_model = self._spare_model or chunk.model or ""
+
+    def deltas(self, chunk: Chunk, /) -> Iterator[Delta]:
+        """The deltas of a chunk that are read, before they are."""
+        choices = chunk.choices or []
+        if choices and self._choice_read is None:
+            self._choose(choices)
+        for choice in choices:
+            if choice.index in (None, self._choice_read) and (delta := self._delta_of(choice)) is not None:
+                yield delta
+
+    def _choose(self, choices: list[Choice]) -> None:
+        """The first choice that comes is the answer: 0, by the protocol."""
+        indices = [choice.index or 0 for choice in choices]
+        self._choice_read = 0 if 0 in indices else indices[0]
+        if self._choice_read:
+            self.note(f"choice {clip(str(self._choice_read), 20)} in place of choice 0")
+
+    def _pass_over(self, choice: Choice) -> None:
+        self.doubtful = self.doubtful or choice.error is not None
+        delta = choice.delta if choice.delta is not None else choice.message
+        said = delta is not None and (delta.content or delta.tool_calls or _others_of(delta) != _NO_OTHERS)
+        self._others_said = self._others_said or bool(choice.finish_reason or choice.text or said)
+        if choice.index is not None and len(self._others) < _NAMED_CHOICES and choice.index not in self._others:
+            self._others.add(choice.index)
+            self.note(f"choice {clip(str(choice.index), 20)} not read")
+
+    def _delta_of(self, choice: Choice) -> Delta | None:
+        """The delta of a choice, or what stands in its place; beside one, a message or a text only repeats it."""
+        if choice.delta is None and choice.message is not None:
+            self.note("message in place of delta")
+            choice.delta = numbered(choice.message)
+        elif choice.delta is None and choice.text is not None:
+            self.note("text in place of delta")
+            choice.delta = Delta(content=choice.text)
+        return choice.delta
 
     def _choice(self, choice: Choice, events: list[Event]) -> None:
-        delta = choice.delta
-        if delta is None and choice.message is not None:
-            self.note("message in place of delta")
-            delta = numbered(choice.message)
+        delta = self._delta_of(choice)
         if delta is not None:
             before = len(events)
             self._delta(delta, events)
@@ -211,36 +287,47 @@ class Turn:
                 self.last_shown = self.now
                 if self._first_shown is None:
                     self._first_shown = self.now
+            if delta.error is not None:
+                self.doubtful = True
         if choice.logprobs is not None:
-            content = choice.logprobs.get("content")
-            self._logprobs.extend(content if isinstance(content, list) else ())
+            # Of a refusal they stand under its own name.
+            for name in ("content", "refusal"):
+                if isinstance(entries := choice.logprobs.get(name), list):
+                    self._logprobs.extend(entries)
         if choice.content_filter_results:
             self._verdict(choice, events)
         if choice.finish_reason:
             self._finish(choice.finish_reason)
-        if choice.matched_stop is not None:
-            self._matched_stop = choice.matched_stop
+        if choice.native_finish_reason is not None:
+            self._finish_natively(choice.native_finish_reason)
+        if choice.error is not None or (choice.message is not None and choice.message.error is not None):
+            self.doubtful = True
+        stop = choice.stop_reason if choice.matched_stop is None else choice.matched_stop
+        if stop is not None:
+            self._matched_stop = stop
         if choice.usage is not None:
             self._count_tokens(choice.usage)
 
     def _delta(self, delta: Delta, events: list[Event]) -> None:
         """Reasoning, then text, then refusal, then calls: the order inside a delta that holds several."""
-        if _reasoning_of(delta) != _NO_REASONING:
+        if _others_of(delta) != _NO_OTHERS:
             self._reasoning(delta, events)
         content = delta.content
-        if isinstance(content, str):
+        if content.__class__ is str:
             if content:
                 self._text(content, events)
+            else:
+                self._content_came = True
         elif content is not None:
-            self._parts(content, events)
+            self._odd_content(content, events)
         if delta.refusal:
             self.refusals.append(delta.refusal)
             events.append(Refusal(delta.refusal))
         if delta.tool_calls:
             events += self.calls.add(delta.tool_calls)
-        elif delta.function_call is not None:
+        elif (function := delta.function_call) is not None and (function.name or function.arguments):
             self.note("function_call in place of tool_calls")
-            events += self.calls.add((CallPiece(index=0, function=delta.function_call),))
+            events += self.calls.add((CallPiece(index=0, function=function),))
 
     def _reasoning(self, delta: Delta, events: list[Event]) -> None:
         carrier, text = carriers.reasoning_of(delta)
@@ -254,12 +341,16 @@ class Turn:
 
     def _reason(self, text: str, carrier: str, events: list[Event]) -> None:
         self._carrier = self._carrier or carrier
+        if carrier != "tags" and self._tags is not None and self._tags.on and not self._tags.inside:
+            for _, held in self._tags.rest():
+                self._piece(False, held, events)
+            self._tags.on = False
         self.reasonings.append(text)
         events.append(Reasoning(text))
 
     def _text(self, text: str, events: list[Event]) -> None:
         tags = self._tags
-        if tags is None or ("<" not in text and not tags.inside and not tags.held):
+        if tags is None or not tags.on or ("<" not in text and not tags.inside and not tags.held):
             self.texts.append(text)
             events.append(Text(text))
         else:
@@ -273,13 +364,59 @@ class Turn:
             self.texts.append(text)
             events.append(Text(text))
 
-    def _parts(self, content: list[Any], events: list[Event]) -> None:
+    def _odd_content(self, content: Any, events: list[Event]) -> None:
+        """Mistral and others stream a list of parts, Cloudflare the object that a schema asked for."""
+        if isinstance(content, dict) and content.get("type") in carriers.PART_TYPES:
+            content = [content]
+        if not isinstance(content, list):
+            self.note("content not a string")
+            self._text(encode(content).decode(), events)
+            return
         self.note("content as a list of parts")
         for is_reasoning, text in carriers.parts(content):
             if is_reasoning:
                 self._reason(text, "parts", events)
             else:
                 self._text(text, events)
+
+    # What else the server said
+
+    def gather(self, data: Any, /) -> None:
+        """Keeps what a payload holds beside the fields that are read."""
+        if not isinstance(data, dict):
+            return
+        self._keep(self._extra, data, _KNOWN)
+        usage = data.get("usage") or data.get("x_groq")
+        groq = data.get("x_groq")
+        if isinstance(groq, dict):
+            self._keep(self._extra, {"x_groq": {name: groq[name] for name in groq if name != "usage"}}, set())
+            usage = data.get("usage") or groq.get("usage")
+        choices = data.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if not isinstance(choice, dict) or choice.get("index") not in (None, self._choice_read):
+                continue
+            usage = usage or choice.get("usage")
+            self._keep_below("choice", choice, _KNOWN_IN_CHOICE)
+            delta = choice.get("delta")
+            delta = choice.get("message") if delta is None else delta
+            if isinstance(delta, dict):
+                self._keep_below("message", delta, _KNOWN_IN_DELTA)
+        if isinstance(usage, dict) and self._usage is not None and (extra := tolerant.unnamed(usage, UsageField)):
+            self._usage = structs.replace(self._usage, extra=extra)
+
+    def _keep_below(self, place: str, data: dict[str, Any], known: set[str]) -> None:
+        below = self._extra.get(place)
+        below = below if isinstance(below, dict) else {}
+        self._keep(below, data, known)
+        if below:
+            self._extra[place] = below
+
+    def _keep(self, kept: dict[str, Any], data: dict[str, Any], known: set[str]) -> None:
+        for name, value in data.items():
+            if name not in known and value not in (None, "", [], {}):
+                before = kept.get(name)
+                both = isinstance(before, list) and isinstance(value, list)
+                kept[name] = carriers.listed((before, value)) if both else value
 
     # What a filter said
 
@@ -318,38 +455,79 @@ class Turn:
 
     # Counts, and how it ends
 
-    def _speed(self) -> float | None:
-        """Pieces per second from the first to the last: under two, or 50 ms, there is no honest rate."""
+    def _speed(self) -> tuple[float | None, str]:
+        """Tokens or pieces per second from the first to the last: under two, or 50 ms, there is no honest rate."""
         window = self.last_shown - (self._first_shown or self.last_shown)
-        return (self.shown - 1) / window if self.shown > 1 and window >= 0.05 else None
+        if self.shown < 2 or window < 0.05:
+            return None, ""
+        tokens = self._visible_tokens()
+        return ((self.shown - 1) / window, "pieces/s") if tokens is None else ((tokens - 1) / window, "tokens/s")
+
+    def _visible_tokens(self) -> int | None:
+        """The tokens that the usage counts, without those of reasoning that was never shown (OpenAI)."""
+        usage = self._usage
+        if usage is None or not usage.completion_tokens:
+            return None
+        tokens, thought = usage.completion_tokens, usage.reasoning_tokens or 0
+        apart = usage.total_tokens == (usage.prompt_tokens or 0) + tokens + thought  # xAI counts them apart
+        if thought and not self.reasonings and not apart:
+            tokens -= thought
+        return tokens if tokens > 1 else None
 
     def _count_tokens(self, field: UsageField | None) -> None:
         """The last usage that is not empty wins: some servers send it with every chunk, growing."""
         if field is None:
             return
-        prompt, completion = field.prompt_tokens_details, field.completion_tokens_details
-        thought = completion.reasoning_tokens if completion is not None else None
+        prompts = (field.prompt_tokens_details, field.input_tokens_details)
+        completions = (field.completion_tokens_details, field.output_tokens_details)
         usage = Usage(
-            field.prompt_tokens,
-            field.completion_tokens,
+            _first(field.prompt_tokens, field.input_tokens),
+            _first(field.completion_tokens, field.output_tokens),
             field.total_tokens,
-            prompt.cached_tokens if prompt is not None else None,
-            field.reasoning_tokens if thought is None else thought,
+            _first(
+                *(details.cached_tokens for details in prompts if details is not None),
+                field.cached_tokens,
+                field.prompt_cache_hit_tokens,
+                field.num_cached_tokens,
+            ),
+            _first(
+                *(details.reasoning_tokens for details in completions if details is not None), field.reasoning_tokens
+            ),
         )
-        if usage != Usage():
+        counts = (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)
+        if counts != (None, None, None) or usage.cached_tokens or usage.reasoning_tokens:
             self._usage = usage
 
     def _finish(self, word: str) -> None:
         """Two finish reasons: the more specific wins, `tool_calls` over `stop`, those that cut over all."""
-        reason = _ALIASES.get(word.lower(), word.lower() if word.lower() in (*_CUT, *_RUNNABLE) else word)
+        group, reason = structs.astuple(failure.finish(word))
         if reason != word:
-            self.note(f"finish reason {clip(word, 40)} read as {reason}")
-        self._blocked = self._blocked or reason == "content_filter"
-        if self._finish_reason is None:
-            self._finish_reason = reason
-        elif reason != self._finish_reason:
-            self.note(f"two finish reasons: {clip(self._finish_reason, 40)}, {clip(reason, 40)}")
-            self._finish_reason = max(self._finish_reason, reason, key=_weight)
+            self.note(f"finish reason {clip(word, 40)} read as {reason or 'none'}")
+        elif group == "unknown":
+            self.note(f"unknown finish reason {clip(word, 40)}")
+        if group == "none":
+            return
+        if group == "failed":
+            self._fail(word)
+        self._blocked = self._blocked or group == "blocked"
+        if self.finish_reason is None:
+            self.finish_reason, self._group = reason, group
+        elif reason != self.finish_reason:
+            self.note(f"two finish reasons: {clip(self.finish_reason, 40)}, {clip(reason, 40)}")
+            if _WEIGHTS[group] > _WEIGHTS[self._group]:
+                self.finish_reason, self._group = reason, group
+
+    def _finish_natively(self, word: Any) -> None:
+        """OpenRouter calls a failure of its provider `stop`, and has the provider's own word beside it."""
+        if isinstance(word, str) and failure.finish(word).group == "failed":
+            self._fail(word)
+
+    def _fail(self, word: str) -> None:
+        self._failed = self._failed or (word, f"event {self.events}")
+
+    def count_nothing(self, payload: bytes, /) -> None:
+        """A payload without a choice came: it is shown if none ever does."""
+        self._instead = self._instead or payload[:400]
 
     def close(self, *, done: bool, framed: bool) -> Iterator[Event]:
         """The stream is over: the calls that may run, the usage, the completion.
@@ -358,10 +536,12 @@ class Turn:
             done: whether `[DONE]` came.
             framed: whether the body ended as the HTTP framing announced.
         """
+        if self._failed is not None:
+            raise failure.of_finish(*self._failed)
         self._judge(done, framed)
-        if self._finish_reason in _RUNNABLE and not self._blocked:
+        if self._group in _RUNNABLE and not self._blocked:
             self._finished = self.calls.finish()
-            if self._finish_reason == "tool_calls" and not self._finished:
+            if self._group == "calls" and not self._finished:
                 raise ProtocolError("expected a tool call, got the finish reason tool_calls without one")
         self._complete = True
         yield from self._finished or ()
@@ -376,13 +556,20 @@ class Turn:
         ask. Cerebras, Perplexity, transformers serve and others never send `[DONE]`, Snowflake no finish reason.
         """
         held = len(self.calls)
-        if self._finish_reason is None and not done:
+        if self._choice_read is None:
+            kind: type[StreamError] = ProtocolError if done else TruncatedError
+            raise kind(f"expected an answer with a choice, got {clip(self._instead.decode(errors='replace'))!r}")
+        if self.finish_reason is None and not done:
             raise TruncatedError(
                 f"expected a finish reason and [DONE], got the end of the stream after event {self.events}"
             )
-        if self._finish_reason is None:
+        if self.finish_reason is None:
             if held:
                 raise TruncatedError(f"expected a finish reason for {held} tool calls, got [DONE] without one")
+            if self._others_said:
+                raise TruncatedError(f"expected a finish reason for choice {self._choice_read}, got other choices")
+            if not self.shown:
+                raise TruncatedError("expected an answer or a finish reason, got [DONE] without either")
             self._lack("no finish reason")
         elif not done and framed:
             self._lack("no [DONE]")
@@ -412,6 +599,6 @@ def _is_filtered(results: Any) -> bool:
     return isinstance(results, list) and any(map(_is_filtered, results))
 
 
-def _weight(reason: str) -> int:
-    """Which of two finish reasons wins: the greater one."""
-    return 3 if reason in _CUT else {"stop": 0, "tool_calls": 2}.get(reason, 1)
+def _first(*counts: int | None) -> int | None:
+    """The first count that was given."""
+    return next((count for count in counts if count is not None), None)
