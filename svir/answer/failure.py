@@ -7,6 +7,7 @@ Servers agree on nothing here, so everything is a table with the server of each 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -35,6 +36,9 @@ from . import chunks, sse
 
 # The shapes of a failure
 
+_DEPTH = 8
+"""Errors wrapped in errors, and JSON in JSON, are followed so far."""
+
 
 class _Shape(Struct, frozen=True):
     """One way in which plain data tells a failure."""
@@ -44,12 +48,10 @@ class _Shape(Struct, frozen=True):
     """Whether the value of that field tells one."""
 
 
-def _says(value: Any) -> bool:
+def _says(value: Any, depth: int = _DEPTH) -> bool:
     """Copilot sends an `error` with every verdict whose fields are all empty: that is none."""
-    if isinstance(value, dict):
-        return any(map(_says, value.values()))
-    if isinstance(value, list):
-        return any(map(_says, value))
+    if isinstance(value, dict | list) and depth:
+        return any(_says(each, depth - 1) for each in (value.values() if isinstance(value, dict) else value))
     return value is not None and value not in ("", 0, False)
 
 
@@ -62,6 +64,7 @@ def _is_word(*words: str) -> Callable[[Any], bool]:
 
 
 def _is_failing_code(value: Any) -> bool:
+    """SiliconFlow's success is 20000."""
     return _code(value) is not None and str(value).lower() not in ("0", "200", "20000", "ok", "success")
 
 
@@ -117,9 +120,6 @@ _CODES = ("code", "error_code", "errorCode", "Code")
 _TYPES = ("type", "error_type", "errorType", "__type", "status")
 _STATUS_FIELDS = ("status_code", "statusCode", "http_code", "status", "code")
 
-_DEPTH = 8
-"""Errors wrapped in errors, and JSON in JSON, are followed so far."""
-
 
 def in_body(body: bytes, /) -> Detail:
     """The detail in the body of an answer that is no success, whatever content type it claims.
@@ -149,7 +149,7 @@ def in_data(data: Any, /, *, named: bool = False) -> Detail | None:
         detail = _read(data)
         return None if detail == Detail() else detail
     if isinstance(data, list):
-        return next(filter(None, map(in_data, data[:_DEPTH])), None)
+        return next((found for each in data if isinstance(each, dict) and (found := in_data(each))), None)
     if not isinstance(data, dict):
         return None
     if any(shape.tells(data.get(shape.field)) for shape in _SHAPES):
@@ -205,12 +205,10 @@ def _read_object(error: dict[str, Any], depth: int) -> Detail:
     if own.code is None and own.status is None:
         own = structs.replace(own, code=_code(error.get("status_code")))  # MiniMax numbers its failures from 1000
     inner = _read(error.get("error"), depth)
-    words = next((found for name in _WORDS if (found := _read(error.get(name), depth)).message), Detail())
+    told = [_read(error[name], depth) for name in _WORDS if isinstance(error.get(name), str | dict | list)]
+    words = next((found for found in told if found.message), next(filter(_has_names, told), Detail()))
     message = _said_once(inner.message, words.message)
-    raw = _innermost(error)
-    for found in (inner, words):
-        own = _filled(own, found) if found is words else _filled(found, own)
-    return structs.replace(own, message=_said_once(message, raw))
+    return structs.replace(_filled(_filled(inner, own), words), message=_said_once(message, _innermost(error)))
 
 
 def _filled(detail: Detail, other: Detail) -> Detail:
@@ -229,17 +227,21 @@ def _said_once(first: str, second: str) -> str:
 
 
 def _unpacked(text: str, depth: int) -> Detail:
-    """A text; JSON in it is read out, alone or behind a few words (LiteLLM, Portkey)."""
+    """A text; JSON in it is read out, alone or among other words (LiteLLM, Portkey)."""
     start = text.find("{")
-    if start >= 0 and text.endswith("}"):
-        try:
-            inner = _read(chunks.plain(text[start:].encode(errors="replace")), depth)
-        except chunks.Unreadable:
-            inner = Detail()
-        if inner.message:
-            before = text[:start].rstrip(" -:\n")
-            return structs.replace(inner, message=f"{before}: {inner.message}" if before else inner.message)
-    return Detail(message=text)
+    try:
+        data, end = json.JSONDecoder().raw_decode(text, start) if start >= 0 else (None, 0)
+    except (ValueError, RecursionError):
+        data = None
+    inner = _read(data, depth) if isinstance(data, dict) else Detail()
+    if not inner.message:
+        return Detail(message=text)
+    parts = (text[:start].rstrip(" -:"), inner.message, text[end:].strip(" -:"))
+    return structs.replace(inner, message=": ".join(filter(None, map(str.strip, parts))))
+
+
+def _has_names(detail: Detail) -> bool:
+    return detail != Detail()
 
 
 def _innermost(error: dict[str, Any]) -> str:
