@@ -310,6 +310,12 @@ def test_a_body_of_another_kind_gives_its_words(body: bytes, words: str) -> None
     assert failure.in_body(body).message == words
 
 
+def test_half_a_character_in_the_words_is_replaced() -> None:
+    inner = r'{"error":{"message":"a\ud83d"}}'
+    detail = failure.in_body(json.dumps({"error": {"message": inner}}).encode())
+    assert detail == Detail(message="a\ufffd")
+
+
 def test_errors_that_are_wrapped_without_end_do_no_harm() -> None:
     data: Any = "words"
     for _ in range(900):
@@ -327,7 +333,11 @@ FINISHES = [
         "stop STOP eos eos_token stop_token end_turn stop_sequence COMPLETE normal FINISH_REASON_STOP",
     ),
     ("calls", "tool_calls", "tool_calls tool-calls TOOL_CALLS function_call tool_use tool_call"),
-    ("cut", "length", "length max_tokens MAX_TOKENS model_length max_output_tokens model_context_window_exceeded"),
+    (
+        "cut",
+        "length",
+        "length max_tokens MAX_TOKENS model_length max_output_tokens time_limit model_context_window_exceeded",
+    ),
     ("cut", "abort", "abort aborted cancelled"),
     (
         "blocked",
@@ -357,7 +367,7 @@ def test_a_finish_reason_that_means_a_failure_is_one(word: str) -> None:
     assert failure.finish(word).group == "failed"
 
 
-@pytest.mark.parametrize("word", ["null", "NULL", "Null", "", " ", "None"])
+@pytest.mark.parametrize("word", ["null", "NULL", "Null", "", " ", "None", "FINISH_REASON_UNSPECIFIED", "not_finished"])
 def test_a_finish_reason_of_null_in_words_is_none(word: str) -> None:
     assert failure.finish(word) == failure.Finish("none", "")
 
@@ -392,6 +402,7 @@ STATUSES = [
     (520, svir.ServerError, True),
     (524, svir.ServerError, True),
     (529, svir.ServerError, True),
+    (999, svir.StatusError, False),
 ]
 
 
@@ -409,6 +420,7 @@ AGAIN = [
     ("a rate limit", 429, Detail(message="slow down", code="rate_limit_exceeded"), True),
     ("OpenAI's used-up quota", 429, Detail(message="words", code="insufficient_quota"), False),
     ("its type", 429, Detail(message="words", type="insufficient_quota", code=429), False),
+    ("a used-up quota with a wait", 429, Detail(code="insufficient_quota", retry_after=2.0), False),
     ("a hard limit", 429, Detail(message="words", code="billing_hard_limit_reached"), False),
     ("Moonshot's used-up quota", 429, Detail(type="exceeded_current_quota_error"), False),
     ("Zhipu's balance", 429, Detail(code="1113", message="余额不足或无可用资源包,请充值。"), False),
@@ -459,6 +471,7 @@ def test_a_wait_in_the_headers_goes_before_one_in_the_body() -> None:
             "the server answered 502: no healthy upstream",
             "no healthy\nupstream",
         ),
+        ("Bad Gateway", "\ufffd\0", "the server answered 502: \ufffd\0", ""),
         ("Bad Gateway", '{"a":1}', 'the server answered 502: {"a":1}', ""),
     ],
 )
