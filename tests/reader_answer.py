@@ -178,7 +178,8 @@ class Answer:
 
     def note_finish(self, raw):
         if raw.lower() == "null":
-            return self.repair("finish reason null read as none")
+            self.repair("finish reason null read as none")
+            return
         reason = FINISHES.get(raw.lower(), raw)
         if raw.lower() not in (*FINISHES, *FAILING):
             self.repair(f"unknown finish reason {raw}")

@@ -127,9 +127,9 @@ OVERFLOWS = [
     ("SGLang, input", "The input (9000 tokens) is longer than the model's context length (4096 tokens)."),
     ("SGLang, length", "Input length (265330) exceeds model's maximum context length (262144)."),
     ("TensorRT-LLM", "The sum of prompt length (9000.0), query length (0) should not exceed max_num_tokens (8192)"),
-    ("mlx-vlm", "request needs 9000 context tokens but max_kv_size is 4096"),
-    ("mlx-vlm, budget", "The prompt exceeds the available context budget of 4096 tokens"),
-    ("mlx-vlm, compaction", "the conversation leaves no room for compacted context"),
+    ("mlx-vlm", "Request needs 2582 context tokens (534 prompt + 2048 max generation), but MAX_KV_SIZE is 256."),
+    ("mlx-vlm, budget", "Protected conversation exceeds the available context budget."),
+    ("mlx-vlm, compaction", "Output reservation leaves no room for compacted context."),
     ("LiteLLM", "litellm.ContextWindowExceededError: the model said no"),
     ("Apple", "Exceeded model context window size"),
     ("a gateway", "Model context window is 128k tokens, you requested 256k tokens"),
@@ -186,6 +186,10 @@ OTHERS = [
             "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is"
             " 4096 tokens and your request has 100 input tokens (5000 > 4096 - 100)."
         ),
+    ),
+    (
+        "vLLM, max_tokens alone",
+        "max_tokens=5000 cannot be greater than max_model_len=1024. Please request fewer output tokens.",
     ),
     ("DashScope, max_tokens", "Range of max_tokens should be [1, 8192]"),
     ("DeepSeek, max_tokens", "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"),

@@ -135,8 +135,8 @@ def test_lines_without_framing_are_kept_for_the_error_but_not_without_bound() ->
     _, error, _turn = heard(page[n : n + 4096] for n in range(0, len(page), 4096))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert isinstance(error, svir.TruncatedError)
-    assert "<p>line 0</p>" in str(error)
+    assert isinstance(error, svir.ServerStreamError)
+    assert "line 0 line 1" in str(error)
     assert peak < 1_000_000
 
 

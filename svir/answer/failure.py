@@ -7,6 +7,7 @@ Servers agree on nothing here, so everything is a table with the server of each 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -36,21 +37,26 @@ from .chunks import is_done
 
 # The shapes of a failure
 
+_DEPTH = 8
+"""Errors wrapped in errors, and JSON in JSON, are followed so far."""
+
 
 class _Shape(Struct, frozen=True):
-    """One way in which plain data tells a failure."""
+    """One way in which an object reports a failure: by a field, and by what its value is."""
 
     field: str
-    tells: Callable[[Any], bool]
-    """Whether the value of that field tells one."""
+    reports: Callable[[Any], bool]
+    coded: bool = False
+    """Whether it needs a `code` beside it that is none of success."""
+
+    def fits(self, data: dict[str, Any]) -> bool:
+        return self.reports(data.get(self.field)) and (not self.coded or _is_failing_code(data.get("code")))
 
 
-def _says(value: Any) -> bool:
+def _says(value: Any, depth: int = _DEPTH) -> bool:
     """Copilot sends an `error` with every verdict whose fields are all empty: that is none."""
-    if isinstance(value, dict):
-        return any(map(_says, value.values()))
-    if isinstance(value, list):
-        return any(map(_says, value))
+    if isinstance(value, dict | list) and depth:
+        return any(_says(each, depth - 1) for each in (value.values() if isinstance(value, dict) else value))
     return value is not None and value not in ("", 0, False)
 
 
@@ -63,10 +69,11 @@ def _is_word(*words: str) -> Callable[[Any], bool]:
 
 
 def _is_failing_code(value: Any) -> bool:
+    """SiliconFlow's success is 20000."""
     return _code(value) is not None and str(value).lower() not in ("0", "200", "20000", "ok", "success")
 
 
-# Whatever else the object holds, these tell a failure, beside choices too.
+# These report a failure whatever else the object holds, choices too.
 _SHAPES = (
     # OpenAI, llama.cpp, vLLM, OpenRouter: an object; mlx-lm, LM Studio, xAI, Ollama, Hugging Face: a text
     _Shape("error", _says),
@@ -86,8 +93,10 @@ _SHAPES = (
     _Shape("error_msg", _is_text),
 )
 
-# A chunk with choices may have a field of such a name that tells no failure.
+# These do where nothing says the contrary: a chunk with choices may have a field of such a name, too.
 _ENVELOPES = (
+    # Zhipu, SiliconFlow, gateways
+    _Shape("msg", _is_text, coded=True),
     # FastAPI: mlx-vlm, Mistral's gateway, transformers serve
     _Shape("detail", _says),
     # Bedrock; AWS's own front door writes it with a capital
@@ -118,9 +127,6 @@ _CODES = ("code", "error_code", "errorCode", "Code")
 _TYPES = ("type", "error_type", "errorType", "__type", "status")
 _STATUS_FIELDS = ("status_code", "statusCode", "http_code", "status", "code")
 
-_DEPTH = 8
-"""Errors wrapped in errors, and JSON in JSON, are followed so far."""
-
 
 def in_body(body: bytes, /) -> Detail:
     """The detail in the body of an answer that is no success, whatever content type it claims.
@@ -150,17 +156,15 @@ def in_data(data: Any, /, *, named: bool = False) -> Detail | None:
         detail = _read(data)
         return None if detail == Detail() else detail
     if isinstance(data, list):
-        return next(filter(None, map(in_data, data[:_DEPTH])), None)
+        return next((found for each in data if isinstance(each, dict) and (found := in_data(each))), None)
     if not isinstance(data, dict):
         return None
-    if any(shape.tells(data.get(shape.field)) for shape in _SHAPES):
+    if any(shape.fits(data) for shape in _SHAPES):
         return _read(data)
     choices = data.get("choices")
     if isinstance(choices, list):
         return next(map(_read, _in_choices(choices)), None)
-    if "code" in data and _is_text(data.get("msg")) and _is_failing_code(data["code"]):
-        return _read(data)
-    if any(shape.tells(data.get(shape.field)) for shape in _ENVELOPES) and not _tells_success(data):
+    if any(shape.fits(data) for shape in _ENVELOPES) and not _is_success(data):
         return _read(data)
     return None
 
@@ -174,7 +178,7 @@ def _in_choices(choices: list[Any]) -> Iterator[Any]:
                     yield place["error"]
 
 
-def _tells_success(data: dict[str, Any]) -> bool:
+def _is_success(data: dict[str, Any]) -> bool:
     code = data.get("code")
     return data.get("success") is True or (_code(code) is not None and not _is_failing_code(code))
 
@@ -206,12 +210,10 @@ def _read_object(error: dict[str, Any], depth: int) -> Detail:
     if own.code is None and own.status is None:
         own = structs.replace(own, code=_code(error.get("status_code")))  # MiniMax numbers its failures from 1000
     inner = _read(error.get("error"), depth)
-    words = next((found for name in _WORDS if (found := _read(error.get(name), depth)).message), Detail())
+    told = [_read(error[name], depth) for name in _WORDS if isinstance(error.get(name), str | dict | list)]
+    words = next((found for found in told if found.message), next(filter(_has_names, told), Detail()))
     message = _said_once(inner.message, words.message)
-    raw = _innermost(error)
-    for found in (inner, words):
-        own = _filled(own, found) if found is words else _filled(found, own)
-    return structs.replace(own, message=_said_once(message, raw))
+    return structs.replace(_filled(_filled(inner, own), words), message=_said_once(message, _innermost(error)))
 
 
 def _filled(detail: Detail, other: Detail) -> Detail:
@@ -229,18 +231,25 @@ def _said_once(first: str, second: str) -> str:
     return f"{first}: {second}"
 
 
+_JSON = json.JSONDecoder(strict=False)
+
+
 def _unpacked(text: str, depth: int) -> Detail:
-    """A text; JSON in it is read out, alone or behind a few words (LiteLLM, Portkey)."""
+    """A text; JSON in it is read out, alone or among other words (LiteLLM, Portkey)."""
     start = text.find("{")
-    if start >= 0 and text.endswith("}"):
-        try:
-            inner = _read(tolerant.plain(text[start:].encode(errors="replace")), depth)
-        except tolerant.Unreadable:
-            inner = Detail()
-        if inner.message:
-            before = text[:start].rstrip(" -:\n")
-            return structs.replace(inner, message=f"{before}: {inner.message}" if before else inner.message)
-    return Detail(message=text)
+    try:
+        _, end = _JSON.raw_decode(text, start) if start >= 0 else (None, 0)
+        inner = _read(tolerant.plain(text[start:end].encode(errors="replace")), depth) if end else Detail()
+    except (ValueError, RecursionError):  # `tolerant.Unreadable` is a ValueError
+        return Detail(message=text)
+    if not inner.message:
+        return Detail(message=text)
+    parts = (text[:start].rstrip(" -:"), inner.message, text[end:].strip(" -:"))
+    return structs.replace(inner, message=": ".join(filter(None, map(str.strip, parts))))
+
+
+def _has_names(detail: Detail) -> bool:
+    return detail != Detail()
 
 
 def _innermost(error: dict[str, Any]) -> str:
@@ -356,7 +365,7 @@ _SHOWN: dict[str, tuple[Group, str]] = {
 _FINISHES = {
     "stop": (
         "stop",  # OpenAI and nearly all
-        "eos eos_token stop_token stopped",  # Together, TGI, llama-box
+        "eos eos_token stop_token stopped",  # Together, TGI and watsonx, gateways
         "end_turn stop_sequence",  # Anthropic
         "complete completed normal end finish finished done",  # Cohere, Baidu, OpenAI's Responses API, gateways
     ),
@@ -367,13 +376,13 @@ _FINISHES = {
     "length": (
         "length",  # OpenAI
         "max_tokens max_new_tokens max_completion_tokens max_length",  # Anthropic, Gemini, Cohere, gateways
-        "model_length max_output_tokens token_limit",  # Mistral, OpenAI's Responses API, watsonx
+        "model_length max_output_tokens token_limit time_limit",  # Mistral, OpenAI's Responses API, watsonx
         "model_context_window_exceeded context_window_exceeded context_length_exceeded",  # Zhipu, Anthropic
-        "context_length incomplete repetition",  # DeepInfra, OpenAI's Responses API, vLLM
+        "context_length incomplete repetition",  # gateways, OpenAI's Responses API, vLLM
     ),
     "abort": (
         "abort",  # SGLang, vLLM
-        "aborted cancelled canceled user_cancel",  # DeepSeek, watsonx, TensorRT-LLM, Cohere
+        "aborted cancelled canceled user_cancel",  # DeepSeek, TensorRT-LLM and watsonx, gateways, Cohere
     ),
     "content_filter": (
         "content_filter",  # OpenAI
@@ -381,7 +390,7 @@ _FINISHES = {
         "safety recitation language blocklist prohibited_content spii model_armor",  # Gemini
         "image_safety image_prohibited_content image_recitation",  # Gemini
         "guardrail_intervened content_filtered",  # Bedrock
-        "refusal error_toxic moderation",  # Anthropic, Cohere, watsonx
+        "refusal error_toxic moderation",  # Anthropic, Cohere, gateways
     ),
 }
 _FAILED = (
@@ -397,14 +406,15 @@ _FAILED = (
 _KNOWN: dict[str, Finish] = {
     **{word: Finish(*_SHOWN[reason]) for reason, lines in _FINISHES.items() for line in lines for word in line.split()},
     **{word: Finish("failed", word) for line in _FAILED for word in line.split()},
-    **dict.fromkeys(("", "null", "none", "undefined"), Finish("none", "")),
+    **dict.fromkeys(("", "null", "none", "unspecified", "not_finished"), Finish("none", "")),
 }
 
 
 def finish(word: str, /) -> Finish:
     """What a finish reason means, in whatever case and with `-` for `_`.
 
-    The text "null" is none: some servers write it with every chunk.
+    The text "null" is none, and so are Gemini's FINISH_REASON_UNSPECIFIED and watsonx's NOT_FINISHED, which come with
+    chunks in the middle of an answer.
     """
     plain = re.sub(r"[\s-]+", "_", word.strip().lower())
     return _KNOWN.get(plain.removeprefix("finish_reason_"), Finish("unknown", word))
@@ -418,7 +428,17 @@ _BUSY = (408, 409, 425, 429)
 _NEVER = (501, 505)
 """The server does not know the method or the version; it will not learn."""
 
-# Names that stand for a status, in an error that names none. Compared without case and without what joins their words.
+
+def _key(name: str) -> str:
+    """Names are compared without case, and without what joins their words."""
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def _keys(names: str) -> frozenset[str]:
+    return frozenset(map(_key, names.split()))
+
+
+# Names that stand for a status, in an error that names none.
 _STATUSES = {
     400: "bad_request bad_request_error invalid_request invalid_request_error invalid_argument failed_precondition"
     " validation_error validation_exception invalid_value invalid_prompt unsupported_parameter unsupported_value"
@@ -439,15 +459,15 @@ _STATUSES = {
 }
 
 # A 429 that no wait ends: the quota, or the money, is used up.
-_USED_UP = (
+_USED_UP = _keys(
     "insufficient_quota billing_hard_limit_reached billing_not_active quota_exceeded"  # OpenAI
     " exceeded_current_quota_error account_deactivated"  # Moonshot, OpenAI
     " insufficient_balance insufficient_credits insufficient_funds arrearage 1113"  # gateways, DashScope, Zhipu
 )
 _USED_UP_TEXT = (
     r"(?i)exceeded your current quota|insufficient[ _](balance|quota|credits?|funds)|credit balance is too low"
-    r"|used all (available|your) credits|monthly (spending|usage) limit|hard limit has been reached|not active"
-    r"|余额不足|欠费"
+    r"|used all (available|your) credits|monthly (spending|usage) limit|hard limit has been reached"
+    r"|account is not active|余额不足|欠费"
 )
 
 # Failures with a transient status that sending again repeats: llama.cpp without a projector for the medium, mlx-vlm on
@@ -456,7 +476,7 @@ _USED_UP_TEXT = (
 _FINAL = r"(?i)input is not supported|failed to load (image|audio|video)|compaction|\d+ validation errors?\b"
 
 # A filter blocked the prompt: OpenAI and Azure, DashScope, Zhipu, Volcengine, Baidu; DeepSeek says it in words.
-_FILTERED = (
+_FILTERED = _keys(
     "content_filter content_policy_violation responsible_ai_policy_violation content_filter_error"
     " data_inspection_failed 1301 sensitive_content_detected input_text_sensitive_content_detected"
 )
@@ -503,7 +523,7 @@ def of_status(
         retry_after: seconds that the server asks to wait, by its headers.
         again: whether the server wants the request again (`x-should-retry`, OpenAI); it knows best.
     """
-    if not detail.message and body.strip()[:1] not in ("", "{", "[", "<"):
+    if not detail.message and body.strip()[:1] not in ("", "{", "[", "<") and "\ufffd" not in body:  # plain text
         detail = structs.replace(detail, message=body.strip())
     said = clip(detail.message or body or reason, 500)
     error = _class_of(status, detail)(
@@ -565,22 +585,26 @@ def _class_of(status: int | None, detail: Detail) -> type[StatusError]:
         return RateLimitError
     if status in _REJECTED:
         return RejectedError
-    return ServerError if status is not None and (status == 408 or status >= 500) else StatusError
+    return ServerError if status == 408 or _is_server_failure(status) else StatusError
+
+
+def _is_server_failure(status: int | None) -> bool:
+    return status is not None and 500 <= status <= 599
 
 
 def _may_pass(status: int | None, detail: Detail, retry_after: float | None) -> bool:
     """Whether the same request may succeed later."""
     if status is None or is_overflow(detail) or _is_filtered(detail) or re.search(_FINAL, detail.message):
         return False
-    if status == 429:
-        # Gemini calls each limit a quota, those of a minute too, and names the wait.
-        used_up = bool(_names(detail) & _keys(_USED_UP) or re.search(_USED_UP_TEXT, detail.message))
-        return not used_up or retry_after is not None
-    return status in _BUSY or (status >= 500 and status not in _NEVER)
+    if status == 429 and not _USED_UP.isdisjoint(_names(detail)):
+        return False
+    if status == 429 and re.search(_USED_UP_TEXT, detail.message):
+        return retry_after is not None  # Gemini calls the limit of a minute a quota, too, and names the wait
+    return status in _BUSY or (_is_server_failure(status) and status not in _NEVER)
 
 
 def _is_filtered(detail: Detail) -> bool:
-    return bool(_names(detail) & _keys(_FILTERED) or re.search(_FILTERED_TEXT, detail.message))
+    return not _FILTERED.isdisjoint(_names(detail)) or re.search(_FILTERED_TEXT, detail.message) is not None
 
 
 def _named(detail: Detail) -> str:
@@ -588,16 +612,8 @@ def _named(detail: Detail) -> str:
     return f"{clip(', '.join(names), 80)}, without a message" if names else "no message"
 
 
-def _key(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).lower()
-
-
-def _keys(names: str) -> frozenset[str]:
-    return frozenset(map(_key, names.split()))
-
-
-def _names(detail: Detail) -> set[str]:
-    return {_key(str(name)) for name in (detail.code, detail.type) if name is not None}
+def _names(detail: Detail) -> list[str]:
+    return [_key(str(name)) for name in (detail.code, detail.type) if name is not None]
 
 
 _BY_NAME = {_key(name): status for status, names in _STATUSES.items() for name in names.split()}
@@ -676,7 +692,7 @@ _OUTPUT = re.compile(r"\b(?:output|completion|thinking|reasoning|max_\w*tokens)\
 def is_overflow(detail: Detail, /) -> bool:
     """Whether a failure means that the conversation does not fit the model's context."""
     message = detail.message[:2000]  # what comes later is most likely the prompt, repeated
-    if _names(detail) & _OVERFLOWS:
+    if not _OVERFLOWS.isdisjoint(_names(detail)):
         return True
     return not _NO_OVERFLOW.search(message) and any(map(_tells_overflow, re.split(r"[.;!?。；]\s+|\n", message)))
 
