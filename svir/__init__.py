@@ -68,16 +68,13 @@ from .events import (
     Usage,
 )
 from .hooks import ErrorInfo, RequestInfo, ResponseInfo
-from .limits import Limits
 from .request.media import Audio, Image, Video
 from .request.messages import assistant, developer, system, tool_result, user
 from .request.options import Options
 from .request.textfile import TextFile
 from .schema import json_schema
+from .settings import Cancel, Limits, Retry, Timeout
 from .stream import Stream
-from .wire.call import Timeout
-from .wire.cancel import Cancel
-from .wire.retry import Retry
 
 if TYPE_CHECKING:
     from .batches import batch
