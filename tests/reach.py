@@ -1,5 +1,6 @@
 """What is in reach of whoever is handed an exception: its links, what they hold, and the locals of their frames."""
 
+import contextlib
 import io
 import traceback
 from collections.abc import Iterator, Mapping
@@ -80,10 +81,8 @@ def places(error: BaseException, *secrets: str) -> list[str]:
 def rendered(error: BaseException) -> dict[str, str]:
     """An error as the tools of the field show it, locals included; the frames of a test itself are left out."""
     shown = {"the standard library": _by_traceback(error)}
-    try:
+    with contextlib.suppress(ModuleNotFoundError):
         shown["rich"] = _by_rich(error)
-    except ModuleNotFoundError:
-        pass
     return shown
 
 
