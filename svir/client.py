@@ -136,7 +136,7 @@ class Client:
         else:
             return
         # Raised out here, where no variable holds a secret that a traceback would keep.
-        del base_url, api_key, headers, proxy
+        del self, base_url, api_key, headers, proxy
         raise failure
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ is the error's to say (`SvirError.retryable`); here is how often, and how long t
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import logging
 import math
@@ -128,8 +129,8 @@ class Exchange:
         """Whether this try failed because the server had ended a kept connection meanwhile."""
         self._repeated = False
         self._request: RequestInfo | None = None
-        self._reported = settings.hooks == Hooks()
-        """Whether the call has ended for its hooks; without hooks there is nobody to report to."""
+        self._unreported = [] if settings.hooks == Hooks() else [True]
+        """Emptied by the thread that reports the end of the call, in one step; without hooks nobody wants to know."""
         self.repairs: list[str] = []
 
     # A call, in the order of time
@@ -197,18 +198,17 @@ class Exchange:
 
     def answered(self, completion: Completion | None = None) -> None:
         """The answer came whole."""
-        if not self._reported and self._request is not None:
-            self._reported = True
-            if (on_response := self._settings.hooks.on_response) is not None:
-                on_response(
-                    ResponseInfo(
-                        request=self._request,
-                        status=self.response.status,
-                        seconds=self._deadline.elapsed(),
-                        request_id=self.response.request_id,
-                        completion=completion,
-                    )
+        request = self._request
+        if request is not None and self._ends() and (on_response := self._settings.hooks.on_response) is not None:
+            on_response(
+                ResponseInfo(
+                    request=request,
+                    status=self.response.status,
+                    seconds=self._deadline.elapsed(),
+                    request_id=self.response.request_id,
+                    completion=completion,
                 )
+            )
 
     def failed(self, error: BaseException, /) -> None:
         """The call is over, and this is why. What leaves svir afterwards is fit to be seen: no secret is in it."""
@@ -219,7 +219,7 @@ class Exchange:
     def given_up(self) -> None:
         """The caller reads no further: what is whole counts as an answer, anything else as given up."""
         self.leave()
-        if self._reported:
+        if not self._unreported:
             return
         so_far = self.reader.completion
         if so_far.complete:
@@ -365,9 +365,15 @@ class Exchange:
         if isinstance(error, SvirError):
             self._settings.pool.conceal(error, self._sent_headers)
 
+    def _ends(self) -> bool:
+        """Whether this is the end of the call, and nobody reported it before."""
+        with contextlib.suppress(IndexError):
+            return self._unreported.pop()
+        return False
+
     def _announce(self, method: str, length: int) -> None:
         """A try is about to leave."""
-        if self._reported:
+        if not self._unreported:
             return
         if self._request is None:
             fields = self._fields or {}
@@ -386,9 +392,8 @@ class Exchange:
     def _report(self, error: BaseException, *, again: bool) -> None:
         """A try failed, and with it the call, unless it is sent again. What failed before it was announced is no
         call."""
-        if self._reported or self._request is None:
+        if self._request is None or not (self._unreported if again else self._ends()):
             return
-        self._reported = not again
         if (on_error := self._settings.hooks.on_error) is not None:
             known = error if isinstance(error, SvirError) else SvirError()
             found = {name: getattr(known, name, None) for name in ("status", "code", "phase", "completion")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from types import TracebackType
@@ -87,7 +88,8 @@ class Stream:
                 return event
             # Another thread closed the stream while this one read on.
             failure = self._over
-            self._events.close()
+            with contextlib.suppress(ValueError):  # it is still at it
+                self._events.close()
             self._exchange.failed(failure)
         # Raised out here, with no frame of those in which it came about: their locals hold what the server said.
         raise failure.with_traceback(None)

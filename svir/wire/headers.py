@@ -62,6 +62,7 @@ def secrets(headers: Mapping[str, str], /) -> Iterable[str]:
     for name, value in headers.items():
         if re.search(_SECRET, name):
             yield from value.split()
+            yield from re.split("[\\s=;,]+", value)  # a cookie, without its name
 
 
 def conceal(secrets: Iterable[str], error: BaseException, /) -> None:

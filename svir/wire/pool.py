@@ -93,6 +93,7 @@ class Pool:
     def keep(self, connection: Any, /) -> None:
         """Takes a connection back, whose answer was read to its end."""
         if self._forks == forks() and len(self._idle) < self.max_connections:
+            del connection.deadline  # and with it what the caller gave to the call
             self._idle.append(connection)
         else:
             connection.close()
