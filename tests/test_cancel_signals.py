@@ -71,6 +71,8 @@ def sweep(alive: Callable[[float], None], url: str, handler: str, start: str) ->
         return line
 
     signal.signal(signal.SIGALRM, act)
+    gc.collect()
+    gc.freeze()
     gc.disable()
     while passed >= number:
         number += 1 + number // 150
