@@ -298,7 +298,8 @@ def stream(client: svir.Client) -> str:
 
 
 def called(call: svir.ToolCall) -> None:
-    assert_type((call.id, call.name, call.arguments), tuple[str, str, str])
+    assert_type((call.id, call.name, call.arguments, call.type), tuple[str, str, str, str])
+    assert_type(call.extra, dict[str, Any])
     assert_type(call.as_dict(), dict[str, Any])
     assert_type(call.parse(), dict[str, Any])
     assert_type(call.parse(Locker), Locker)
@@ -311,6 +312,7 @@ def used(usage: svir.Usage) -> None:
     assert_type(usage.total_tokens, int | None)
     assert_type(usage.cached_tokens, int | None)
     assert_type(usage.reasoning_tokens, int | None)
+    assert_type(usage.extra, dict[str, Any])
 
 
 def read(answer: svir.Completion) -> None:
@@ -320,7 +322,7 @@ def read(answer: svir.Completion) -> None:
     assert_type(answer.unfinished_calls, tuple[svir.ToolCall, ...])
     assert_type(answer.finish_reason, str | None)
     assert_type(answer.usage, svir.Usage | None)
-    assert_type(answer.speed, float | None)
+    assert_type((answer.speed, answer.speed_unit), tuple[float | None, str])
     assert_type(answer.timings, dict[str, Any] | None)
     assert_type(answer.logprobs, tuple[Any, ...])
     assert_type(answer.filter_reports, tuple[svir.FilterReport, ...])
@@ -329,6 +331,8 @@ def read(answer: svir.Completion) -> None:
     assert_type(answer.repairs, tuple[str, ...])
     assert_type(answer.reasoning_carrier, str)
     assert_type(answer.reasoning_details, tuple[Any, ...])
+    assert_type((answer.message_fields, answer.extra), tuple[dict[str, Any], dict[str, Any]])
+    assert_type(answer.request_id, str)
     assert_type(answer.message, dict[str, Any])
     metrics = answer.metrics
     assert_type(metrics, svir.Metrics)

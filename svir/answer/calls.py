@@ -162,6 +162,8 @@ class Calls:
         Raises:
             ProtocolError: a call has no name.
         """
+        if not self._calls:
+            return ()
         calls = self._ordered()
         self._check(calls)
         return tuple(self._made(call, self._id(call), self._arguments(call)) for call in calls)

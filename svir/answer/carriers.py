@@ -24,6 +24,7 @@ class Carrier(Struct, frozen=True, kw_only=True):
         name: of the field.
         shows: the event that its pieces become; "" for none.
         type: what the field is decoded as.
+        decoded: whether it is looked for in every chunk, or only in those that bring no piece of the answer.
         back: whether it goes back with the message as it came.
         join: makes one value of the pieces that came; strings that are shown are joined as they are.
         texts: finds what it shows, where it is no string; counts only where no other carrier has the text.
@@ -32,6 +33,7 @@ class Carrier(Struct, frozen=True, kw_only=True):
     name: str
     shows: Literal["text", "reasoning", "refusal", ""] = ""
     type: Any = str | None
+    decoded: bool = True
     back: bool = True
     join: Callable[[Sequence[Any]], Any] = "".join
     texts: Callable[[Any], Iterator[str]] | None = None
@@ -129,21 +131,23 @@ CARRIERS = (
     # Gemini: the signature of a thought; LiteLLM: whatever its provider sent
     Carrier(name="extra_content", type=Any, join=merged),
     Carrier(name="provider_specific_fields", type=Any, join=merged),
-    # gateways before Claude and Gemini
-    *(Carrier(name=f"{name}signature", type=Any, join=_latest) for name in ("", "reasoning_", "thinking_", "thought_")),
+    # gateways before Claude that have no blocks
+    *(Carrier(name=f"{name}signature", decoded=False, join=_latest) for name in ("", "reasoning_", "thinking_")),
     Carrier(name="refusal", shows="refusal"),
     # OpenRouter; OpenAI, Groq, Perplexity; OpenAI
-    Carrier(name="images", type=Any, back=False, join=listed),
-    Carrier(name="annotations", type=Any, back=False, join=listed),
-    Carrier(name="audio", type=Any, back=False, join=_recorded),
+    Carrier(name="images", decoded=False, back=False, join=listed),
+    Carrier(name="annotations", decoded=False, back=False, join=listed),
+    Carrier(name="audio", decoded=False, back=False, join=_recorded),
 )
 
 NAMED: dict[str, Carrier] = {carrier.name: carrier for carrier in CARRIERS}
 STRINGS: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if carrier.shows and carrier.texts is None)
 """The fields whose strings go on from chunk to chunk."""
 REASONING: tuple[str, ...] = tuple(name for name in STRINGS if NAMED[name].shows == "reasoning")
-ITEMS: tuple[Carrier, ...] = tuple(carrier for carrier in CARRIERS if carrier.name not in STRINGS)
+ITEMS: tuple[Carrier, ...] = tuple(carrier for carrier in CARRIERS if carrier.decoded and carrier.name not in STRINGS)
 """Those that are kept as they came."""
+DECODED: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if carrier.decoded)
+RARE: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if not carrier.decoded)
 
 
 def reasoning_of(delta: Any, /) -> tuple[str, str]:

@@ -103,6 +103,12 @@ class Template:
         pieces = [payload[start:stop] for payload in run.split()]
         if sse.BEFORE + self.head + self._joint.join(pieces) + self.tail + sse.AFTER != run.events:
             return []
+        return self._all_decoded(pieces)
+
+    def _all_decoded(self, pieces: list[bytes]) -> list[str]:
+        written = b",".join(pieces)
+        if written.find(b"\n") >= 0:
+            return []  # white space around a string, and the end of a line
         try:
             strings = chunks.decode_strings(b"[%b]" % b",\n".join(pieces))
         except MsgspecError:
@@ -155,7 +161,16 @@ class Padded(Template):
         return "" if self._mark in text else text
 
     def texts_of_run(self, run: sse.Run, /) -> list[str]:
-        return []
+        head, tail, start, stop, middle = self._head, self._tail, self._start, self._stop, self._middle
+        pieces = []
+        for payload in run.split():
+            text, found, padding = payload[start:stop].partition(middle)
+            if not padding.isalnum() and (padding or not found):
+                return []
+            if not (payload.startswith(head) and payload.endswith(tail)):
+                return []
+            pieces.append(text)
+        return self._all_decoded(pieces)
 
     def _unpadded(self, string: bytes) -> bytes:
         text, found, padding = string.partition(self._middle)
@@ -239,7 +254,7 @@ def _place(chunk: Chunk) -> tuple[Delta | Function | Custom, str] | None:
     if choice is None or choice.delta is None or choice.logprobs or chunk.error is not None:
         return None
     delta = choice.delta
-    places: list[tuple[Delta | Function | Custom, str]] = [(delta, name) for name in carriers.NAMED]
+    places: list[tuple[Delta | Function | Custom, str]] = [(delta, name) for name in carriers.DECODED]
     for piece in delta.tool_calls or ():
         if (piece.function is not None and piece.function.name) or (piece.custom is not None and piece.custom.name):
             return None  # a name may begin another call
