@@ -14,6 +14,7 @@ import os
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
@@ -216,7 +217,7 @@ class RegularFile:
 
     def _read(self, descriptor: int, buffer: memoryview, offset: int) -> int:
         try:
-            got = os.preadv(descriptor, [buffer], self._start + offset)
+            got = _read_at(descriptor, buffer, self._start + offset)
         except OSError as error:
             raise SourceError(f"expected to read {self.name}, got {words_of(error)} at byte {offset}") from error
         if got < len(buffer):
@@ -243,8 +244,7 @@ def _file_at(path: Path, closing: ExitStack, /) -> RegularFile:
 def _descriptor_of(path: Path) -> int:
     try:
         _check_kind(os.stat(path), path)  # before it is opened: opening a device may do something
-        # O_NONBLOCK: if a FIFO took its place since, opening would wait for its writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, _FLAGS)
     except ValueError as error:
         raise SourceError(f"expected a readable file, got a path that is none: {str(path)!r}") from error
     except OSError as error:
@@ -283,14 +283,6 @@ def _is_crowded(descriptor: int) -> bool:
     return descriptor >= _descriptors() // 2
 
 
-def _descriptors() -> int:
-    """How many descriptors this process may have."""
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
-
-
 def _file_behind(handle: Any, name: str, closing: ExitStack, /) -> RegularFile | None:
     """The regular file that a handle reads as it is, from where it stands on; `None` for any other handle.
 
@@ -300,8 +292,9 @@ def _file_behind(handle: Any, name: str, closing: ExitStack, /) -> RegularFile |
         raw = _raw(handle)
         if raw is None or not raw.readable() or not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
             return None
-        handle.flush()
-        start = handle.tell()
+        with _SEEKING:  # another thread may be sending it
+            handle.flush()
+            start = handle.tell()
         descriptor = os.dup(raw.fileno())
     except (OSError, ValueError):  # closed, or detached: whoever reads it will say so
         return None
@@ -386,3 +379,42 @@ def _name_of(handle: object, /) -> str:
     """What a handle is called in messages: the path that it was opened with, if it has one."""
     name = getattr(handle, "name", None)
     return name if isinstance(name, str) and name else f"<{handle.__class__.__name__}>"
+
+
+# What not every platform has, each with its counterpart
+
+# O_NONBLOCK: if a FIFO took the place of a file since it was looked at, opening it would wait for its writer; where
+# there is none there are no FIFOs among files. O_BINARY: Windows would change line ends. Python itself keeps
+# descriptors from child processes.
+_FLAGS: int = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+_SEEKING = threading.Lock()
+
+
+def _seek_and_read(descriptor: int, buffer: memoryview, offset: int) -> int:
+    """As `preadv`, but one thread at a time: a duplicate shares its position with the handle it was made from."""
+    with _SEEKING:
+        stood = os.lseek(descriptor, 0, os.SEEK_CUR)
+        try:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            return io.FileIO(descriptor, closefd=False).readinto(buffer) or 0
+        finally:
+            os.lseek(descriptor, stood, os.SEEK_SET)
+
+
+def _preadv(descriptor: int, buffer: memoryview, offset: int) -> int:
+    return os.preadv(descriptor, [buffer], offset)
+
+
+_read_at: Callable[[int, memoryview, int], int] = _preadv if hasattr(os, "preadv") else _seek_and_read
+"""Fills a buffer with what stands at an offset of a file; returns how many bytes, 0 only at its end."""
+
+
+def _descriptors() -> int:
+    """How many descriptors this process may have."""
+    try:
+        import resource
+    except ImportError:
+        return 8192  # Windows: the most that its C runtime opens
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
