@@ -22,7 +22,7 @@ from svir.request import body as body_module
 from svir.request import media
 from svir.request import sources as sources_module
 from svir.request.body import Body
-from svir.request.media import Audio, Image, Video
+from svir.request.media import Audio, File, Image, Video
 from svir.request.sources import BLOCK, Sources
 from svir.request.textfile import TextFile
 
@@ -212,6 +212,7 @@ def test_a_small_request_is_one_block(fields: dict[str, Any]) -> None:
 LARGE = [
     ("a long text", {"x": "a" * 4_000_000}),
     ("a picture", {"x": Image(PNG + bytes(4_000_000))}),
+    ("a PDF", {"x": File(b"%PDF-" + bytes(4_000_000), name="n")}),
     ("many small pictures", {"x": [Image(PNG + bytes(20_000)) for _ in range(100)]}),
     ("a text file", {"x": TextFile(b"a" * 4_000_000, name="n")}),
     ("a text file that grows sixfold", {"x": TextFile(b"\x01" * 1_000_000, name="n")}),

@@ -133,19 +133,20 @@ def models(client: svir.Client, cancel: svir.Cancel) -> list[str]:
 
 def messages(call: svir.ToolCall, answer: svir.Completion) -> Sequence[Mapping[str, Any] | svir.Completion]:
     with io.BytesIO(b"RIFF") as file, Path("big.mp4").open("rb") as big:
-        attachments: list[svir.Image | svir.Audio | svir.Video | svir.TextFile] = [
+        attachments: list[svir.Image | svir.Audio | svir.Video | svir.File | svir.TextFile] = [
             svir.Image(Path("a.jpg")),
             svir.Image("https://example.com/a.jpg", type="image/jpeg", detail="low"),
             svir.Image(mmap.mmap(-1, 9)),
             svir.Audio(file, type="audio/wav", form="input_audio"),
             svir.Video(big, type="video/mp4"),
+            svir.File(Path("a.pdf"), name="b.pdf", type="application/pdf"),
             svir.TextFile(b"a,b", name="table.csv"),
         ]
     svir.TextFile("notes.txt")  # type: ignore[arg-type]
     svir.Image(b"", detail="highest")  # type: ignore[arg-type]
     for attachment in attachments:
         match attachment:
-            case svir.TextFile():
+            case svir.TextFile() | svir.File():
                 assert_type(attachment.name, str)
             case svir.Image():
                 assert_type(attachment.detail, Literal["low", "high", "auto"] | None)
@@ -160,6 +161,8 @@ def messages(call: svir.ToolCall, answer: svir.Completion) -> Sequence[Mapping[s
         svir.system("Be brief.", name="house"),
         svir.developer("Be brief.", name="house"),
         svir.user("What is on these?", *attachments, name="ann"),
+        svir.user(attachments[0], "and this?", attachments[1]),
+        svir.user(Path("a.jpg")),  # type: ignore[arg-type]
         svir.assistant("Two", tool_calls=[call, call.as_dict()], reasoning="r", reasoning_content="r", name="m"),
         svir.assistant(refusal="no"),
         svir.tool_result(call, {"degrees": 21}, name="get_weather"),

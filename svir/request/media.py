@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, get_args
 
 from ..errors import RequestError, SourceError
 from .body import Leaf, Segment
-from .sources import Readable, Source, Sources, accepted
+from .sources import Readable, Source, Sources, accepted, own_name
 
 ImageDetail = Literal["low", "high", "auto"]
 Form = Literal["audio_url", "input_audio"]
@@ -43,6 +43,9 @@ class Medium(Leaf):
 
     family: ClassVar[str]
     """What its media types begin with."""
+
+    kind: ClassVar[str]
+    """What its bytes are called in messages."""
 
     def __init__(self, source: Readable | str, /, *, type: str | None = None) -> None:
         name = self.__class__.__name__
@@ -75,13 +78,13 @@ class Medium(Leaf):
         source = sources.open(self.source)
         head = sources.head(source)
         if not head:
-            raise SourceError(f"expected {self.family} bytes, got none: {source.name} is empty")
+            raise SourceError(f"expected {self.kind} bytes, got none: {source.name} is empty")
         if self.type is not None:
             return self.type
         type = media_type(head, self.family)
         if type is None or not type.startswith(f"{self.family}/"):
             got = f"{type or 'no known type'} in {source.name}"
-            raise SourceError(f"expected {self.family} bytes, got {got} (type=... sends it all the same)")
+            raise SourceError(f"expected {self.kind} bytes, got {got} (type=... sends it all the same)")
         return type
 
 
@@ -101,7 +104,7 @@ class Image(Medium):
     Source: OpenAI's API reference (`image_url`); WHATWG MIME Sniffing (types).
     """
 
-    family = "image"
+    family = kind = "image"
 
     def __init__(
         self, source: Readable | str, /, *, type: str | None = None, detail: ImageDetail | None = None
@@ -119,8 +122,7 @@ class Audio(Medium):
         source: a `pathlib.Path`, a binary handle, bytes, or an http(s) or data URL; a plain string is never a path. How
             each is read: `svir.request.media.Medium`.
         type: the media type, such as "audio/wav"; by default the first bytes tell it.
-        form: "audio_url", a data URL, as SGLang and vLLM take it, or "input_audio", bare base64 and the name of its
-            format, as OpenAI and llama.cpp do: WAV and MP3 only, and no URL.
+        form: "audio_url" for SGLang and vLLM, or "input_audio" for OpenAI, llama.cpp and vLLM: WAV and MP3, and no URL.
 
     Raises:
         RequestError: the source, the type or the form is none of these, or a URL is to be `input_audio`. A file that is
@@ -129,7 +131,7 @@ class Audio(Medium):
     Source: OpenAI's API reference (`input_audio`); vLLM's guide to multimodal inputs (`audio_url`).
     """
 
-    family = "audio"
+    family = kind = "audio"
 
     def __init__(self, source: Readable | str, /, *, type: str | None = None, form: Form = "audio_url") -> None:
         super().__init__(source, type=type)
@@ -191,7 +193,32 @@ class Video(Medium):
     Source: vLLM's guide to multimodal inputs (`video_url`).
     """
 
-    family = "video"
+    family = kind = "video"
+
+
+class File(Medium):
+    """A document that the model reads as it is: a PDF; others with `type`, where the server takes them.
+
+    Args:
+        source: a `pathlib.Path`, a binary handle or bytes, read as `svir.request.media.Medium` says; no URL.
+        name: what the model is told; by default the name of the file.
+        type: the media type, such as "text/csv"; by default the first bytes tell that it is a PDF.
+
+    Raises:
+        RequestError: the source or the type is none of these, or there is no name. A file that is missing or no PDF is
+            a `SourceError` of the call that sends it.
+
+    Source: OpenAI's API reference (`file`); its guide to PDF files, which has `file_data` as a data URL.
+    """
+
+    family = "application"
+    kind = "PDF"
+
+    def __init__(self, source: Readable, /, *, name: str | None = None, type: str | None = None) -> None:
+        super().__init__(accepted(source, "File"), type=type)
+        self.name: str = own_name(source, "File") if name is None else name
+        if not isinstance(self.name, str) or not self.name:
+            raise RequestError(f"expected a name of at least one character for a File, got {name!r}")
 
 
 class Base64:
@@ -225,6 +252,7 @@ _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
     (b"II*\x00", "image/tiff"),
     (b"MM\x00*", "image/tiff"),
     (b"ID3", "audio/mpeg"),

@@ -51,6 +51,18 @@ def accepted(source: Any, what: str, /) -> Any:
     raise RequestError(f"expected a pathlib.Path, a binary handle or bytes for {what}, got {got}")
 
 
+def own_name(source: Any, what: str, /) -> str:
+    """The name of the file that a source is.
+
+    Raises:
+        RequestError: it has none.
+    """
+    name = str(source) if isinstance(source, os.PathLike) else getattr(source, "name", None)
+    if not isinstance(name, str) or not name:
+        raise RequestError(f"expected name=... for a {what} from {source.__class__.__name__}, which has none")
+    return Path(name).name
+
+
 _NO_BUFFER = memoryview(b"")
 
 
@@ -81,14 +93,18 @@ class Sources:
         """The source, opened at its first mention.
 
         Raises:
-            SourceError: it is missing, unreadable, no regular file, closed, or in text mode.
+            SourceError: it is missing, unreadable, no regular file, closed, in text mode, or stands at its end.
         """
         key = source if isinstance(source, Path) else id(source)
         if not self._buffer:
             self._buffer = memoryview(bytearray(BLOCK + 1))
         if key not in self._open:
             self._closing = self._closing or ExitStack()
-            self._open[key] = (source, _opened(source, self._closing))
+            opened = _opened(source, self._closing)
+            if opened.start and not opened.size:
+                got = f"none: {opened.name} stands at its end: seek(0)"
+                raise SourceError(f"expected bytes to read, got {got}")
+            self._open[key] = (source, opened)
         return self._open[key][1]
 
     def head(self, source: Source, /) -> bytes:
@@ -139,10 +155,12 @@ class Source(Protocol):
 
     Args:
         name: what it is called in messages.
+        start: bytes that stand before it, because a handle was read or written before.
         size: bytes, counted when it was opened.
     """
 
     name: str
+    start: int
     size: int
 
     def reading(self) -> AbstractContextManager[Read]:
@@ -157,6 +175,8 @@ def changed(source: Source, got: str, /) -> SourceError:
 
 class Memory:
     """Bytes in memory, or mapped: never copied, and not resizable meanwhile."""
+
+    start = 0
 
     def __init__(self, data: Buffer, closing: ExitStack) -> None:
         self.name: str = f"<{data.__class__.__name__}>"
@@ -192,7 +212,7 @@ class RegularFile:
         self, name: str, descriptor: int, closing: ExitStack, *, start: int = 0, reopen: Callable[[], int] | None = None
     ) -> None:
         self.name = name
-        self._start = start
+        self.start = start
         self._state = _state(descriptor)
         self.size: int = self._size(self._state)
         self._reopen = reopen if _is_crowded(descriptor) else None
@@ -203,7 +223,7 @@ class RegularFile:
             os.close(descriptor)
 
     def _size(self, state: tuple[int, ...]) -> int:
-        return max(0, state[0] - self._start)
+        return max(0, state[0] - self.start)
 
     @contextmanager
     def reading(self) -> Iterator[Read]:
@@ -217,7 +237,7 @@ class RegularFile:
 
     def _read(self, descriptor: int, buffer: memoryview, offset: int) -> int:
         try:
-            got = _read_at(descriptor, buffer, self._start + offset)
+            got = _read_at(descriptor, buffer, self.start + offset)
         except OSError as error:
             raise SourceError(f"expected to read {self.name}, got {words_of(error)} at byte {offset}") from error
         if got < len(buffer):
@@ -319,8 +339,8 @@ class Handle:
             if isinstance(handle.read(0), str):
                 raise SourceError(f"expected a binary handle, got one in text mode: {self.name}")
             self._handle = handle if _can_seek(handle) else self._spool(handle, closing)
-            self._start = self._handle.tell()
-            self.size: int = max(0, self._end() - self._start)
+            self.start = self._handle.tell()
+            self.size: int = max(0, self._end() - self.start)
         closing.callback(self._put_back)
 
     @contextmanager
@@ -338,12 +358,12 @@ class Handle:
             self._handle.seek(0, io.SEEK_END)
             return int(self._handle.tell())
         finally:
-            self._handle.seek(self._start)
+            self._handle.seek(self.start)
 
     def _put_back(self) -> None:
         # The call is over: a handle that cannot be put back, because it was closed, harms nobody.
         with suppress(Exception):
-            self._handle.seek(self._start)
+            self._handle.seek(self.start)
 
     def _spool(self, handle: Any, closing: ExitStack) -> Any:
         spool = closing.enter_context(tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY))  # noqa: SIM115
@@ -357,7 +377,7 @@ class Handle:
 
     def _read(self, buffer: memoryview, offset: int) -> int:
         with self._faults(f"to read on at byte {offset}"):
-            self._handle.seek(self._start + offset)
+            self._handle.seek(self.start + offset)
             if hasattr(self._handle, "readinto"):
                 return int(self._ready(self._handle.readinto(buffer)))
             data = self._ready(self._handle.read(len(buffer)))
