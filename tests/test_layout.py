@@ -19,7 +19,8 @@ MAY_IMPORT = {
     "schema": {"errors"},
     "limits": set(),
     "answer": {"answer", "errors", "events", "limits"},
-    "request": {"request", "errors", "events", "schema"},
+    "request": {"request", "errors", "events", "schema", "photos"},  # photos: when one is asked for
+    "photos": {"errors"},
     "wire": {"wire", "errors", "events", "limits"},
     "hooks": {"errors", "events"},
     "exchange": {"answer", "request", "wire", "hooks", "errors", "limits"},
@@ -58,6 +59,8 @@ HOMES = {
     "base64": None,
     "binascii": "request",
     "pybase64": "request",
+    "PIL": "photos",
+    "pillow_heif": "photos",
 }
 
 
@@ -141,7 +144,7 @@ def test_the_top_level_shows_five_names() -> None:
 def test_importing_svir_loads_nothing_that_stands_on_the_client() -> None:
     code = "import sys, svir; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    above = {"batches", "run", "tools", "probe", "testing", "cli", "__main__"}
+    above = {"batches", "photos", "run", "tools", "probe", "testing", "cli", "__main__"}
     own = {name.split(".")[1] for name in loaded if name.startswith("svir.")}
     assert own == {part for part in MAY_IMPORT if part} - above
-    assert not {name.split(".")[0] for name in loaded} & {"asyncio", "rich", "concurrent", "multiprocessing"}
+    assert not {name.split(".")[0] for name in loaded} & {"asyncio", "rich", "concurrent", "multiprocessing", "PIL"}

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, assert_never, assert_type
 
 import msgspec
+import PIL.Image
 
 import svir
 from svir import batches, probe, run, testing, tools
@@ -136,7 +137,7 @@ def messages(call: svir.ToolCall, answer: svir.Completion) -> Sequence[Mapping[s
         attachments: list[svir.Image | svir.Audio | svir.Video | svir.File | svir.TextFile] = [
             svir.Image(Path("a.jpg")),
             svir.Image("https://example.com/a.jpg", type="image/jpeg", detail="low"),
-            svir.Image(mmap.mmap(-1, 9)),
+            svir.Image(mmap.mmap(-1, 9), fit=1568),
             svir.Audio(file, type="audio/wav", form="input_audio"),
             svir.Video(big, type="video/mp4"),
             svir.File(Path("a.pdf"), name="b.pdf", type="application/pdf"),
@@ -144,12 +145,14 @@ def messages(call: svir.ToolCall, answer: svir.Completion) -> Sequence[Mapping[s
         ]
     svir.TextFile("notes.txt")  # type: ignore[arg-type]
     svir.Image(b"", detail="highest")  # type: ignore[arg-type]
+    svir.Image(PIL.Image.new("RGB", (9, 9)))
     for attachment in attachments:
         match attachment:
             case svir.TextFile() | svir.File():
                 assert_type(attachment.name, str)
             case svir.Image():
                 assert_type(attachment.detail, Literal["low", "high", "auto"] | None)
+                assert_type(attachment.fit, int | None)
             case svir.Audio():
                 assert_type(attachment.form, Literal["audio_url", "input_audio"])
             case svir.Video():

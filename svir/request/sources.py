@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import IO, Any, BinaryIO, Protocol, TypeAlias
 
 from ..errors import RequestError, SourceError, SvirError, words_of
 
@@ -76,6 +76,7 @@ class Sources:
         self._closing: ExitStack | None = None
         self._open: dict[object, tuple[object, Source]] = {}
         self._buffer = _NO_BUFFER
+        self._spool: IO[bytes] | None = None
 
     def __enter__(self) -> Sources:
         return self
@@ -86,6 +87,7 @@ class Sources:
     def close(self) -> None:
         self._open.clear()
         self._buffer = _NO_BUFFER  # a stream may live on for minutes
+        self._spool = None
         if self._closing is not None:
             self._closing.close()
 
@@ -95,21 +97,56 @@ class Sources:
         Raises:
             SourceError: it is missing, unreadable, no regular file, closed, in text mode, or stands at its end.
         """
-        key = source if isinstance(source, Path) else id(source)
-        if not self._buffer:
-            self._buffer = memoryview(bytearray(BLOCK + 1))
+        key = _key(source)
         if key not in self._open:
-            self._closing = self._closing or ExitStack()
-            opened = _opened(source, self._closing)
+            opened = _opened(source, self._closed_later())
             if opened.start and not opened.size:
                 got = f"none: {opened.name} stands at its end: seek(0)"
                 raise SourceError(f"expected bytes to read, got {got}")
             self._open[key] = (source, opened)
         return self._open[key][1]
 
+    def made(self, source: object, variant: object, name: str, write: Callable[[IO[bytes]], object], /) -> Source:
+        """What is made of a source for this request, once for each variant, and kept until it was sent.
+
+        All that is made stands in one temporary file, which only its owner can read and which has no name.
+
+        Args:
+            name: what it is called in messages.
+            write: writes it.
+        """
+        key = (_key(source), variant)
+        if key not in self._open:
+            if self._spool is None:
+                self._spool = self._closed_later().enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            spool = self._spool
+            start = spool.seek(0, io.SEEK_END)
+            write(spool)
+            spool.flush()
+            size = spool.seek(0, io.SEEK_END) - start
+            self._open[key] = (source, Spooled(name, spool.fileno(), start, size))
+        return self._open[key][1]
+
+    @contextmanager
+    def handle(self, source: Readable, /) -> Iterator[tuple[str, BinaryIO]]:
+        """The name of a source and a handle on it, which has a position of its own; a file is not held open after it.
+
+        Raises:
+            SourceError: as `open`, and as the handle is read.
+        """
+        with Sources() if isinstance(source, os.PathLike) else nullcontext(self) as sources:
+            opened = sources.open(source)
+            with opened.reading() as read:
+                yield opened.name, io.BufferedReader(_Reading(read, opened.size), _SPOOL_BLOCK)
+
+    def _closed_later(self) -> ExitStack:
+        if self._closing is None:
+            self._closing = ExitStack()
+        return self._closing
+
     def head(self, source: Source, /) -> bytes:
         """The first `HEAD` bytes, or as many as there are."""
-        part = self._buffer[: min(HEAD, source.size)]
+        part = self._room()[: min(HEAD, source.size)]
         with source.reading() as read:
             return bytes(part[: _fill(read, part, 0)])
 
@@ -120,15 +157,25 @@ class Sources:
             SourceError: it has fewer or more bytes than when it was opened, or was written to. The last block is then
                 not handed on, so that a half-sent medium never passes as a whole one.
         """
+        room = self._room()
         with source.reading() as read:
             for offset in range(0, source.size or 1, BLOCK):
                 expected = min(BLOCK, source.size - offset)
                 is_last = offset + expected == source.size
-                part = self._buffer[: expected + is_last]
+                part = room[: expected + is_last]
                 got = _fill(read, part, offset)
                 if got != expected:
                     raise changed(source, "more" if got > expected else str(offset + got))
                 yield part[:expected]
+
+    def _room(self) -> memoryview:
+        if not self._buffer:
+            self._buffer = memoryview(bytearray(BLOCK + 1))
+        return self._buffer
+
+
+def _key(source: object) -> object:
+    return source if isinstance(source, Path) else id(source)
 
 
 def _opened(source: Readable, closing: ExitStack) -> Source:
@@ -194,6 +241,48 @@ class Memory:
         part = self._view[offset : offset + len(buffer)]
         buffer[: len(part)] = part
         return len(part)
+
+
+class Spooled:
+    """A part of the file of what was made for a request."""
+
+    def __init__(self, name: str, descriptor: int, start: int, size: int) -> None:
+        self.name = name
+        self.start = 0
+        self.size = size
+        self._descriptor = descriptor
+        self._place = start
+
+    def reading(self) -> AbstractContextManager[Read]:
+        return nullcontext(self._read)
+
+    def _read(self, buffer: memoryview, offset: int) -> int:
+        left = max(0, self.size - offset)
+        return _read_at(self._descriptor, buffer[:left], self._place + offset)
+
+
+class _Reading(io.RawIOBase):
+    """A pass over a source as a handle."""
+
+    def __init__(self, read: Read, size: int) -> None:
+        self._read = read
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def readinto(self, buffer: Any, /) -> int:
+        got = self._read(memoryview(buffer), self._position)
+        self._position += got
+        return got
 
 
 class RegularFile:
