@@ -6,14 +6,14 @@ import os
 import random
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, Unpack
 
 from . import asking
 from .answer import models
-from .answer.turn import Turn
+from .answer.reader import Reader
 from .errors import RequestError, SvirError
-from .events import Completion, Model
+from .events import Completion, Event, Model
 from .exchange import JSON, STREAM, Exchange
 from .hooks import ErrorInfo, Hooks, RequestInfo, ResponseInfo, Watch
 from .limits import Limits
@@ -272,21 +272,34 @@ class Client:
 
     def _turn(
         self, answer: Answer, call: Call, tap: Callable[[bytes], object] | None, repairs: list[str]
-    ) -> tuple[Turn, Reading]:
-        """The turn that an answer begins, and how it is read."""
-        turn = Turn(
+    ) -> tuple[Reader, Reading]:
+        """The reader of an answer, and how it reads."""
+        reader = Reader(
             strict=self.strict,
             think_tags=self.think_tags,
             limits=self.limits,
             tap=tap,
             started=call.started,
-            transport=lambda: call.metrics,
+            metrics=call.metrics,
             repairs=repairs,
             request_id=answer.request_id,
         )
-        if answer.media_type == JSON:
-            return turn, lambda ended: turn.whole(lambda: answer.document(self.limits.document), ended=ended)
-        return turn, lambda ended: turn.events(answer.blocks(), framed=answer.framed, ended=ended)
+
+        def read(ended: Callable[[bool], object]) -> Generator[Event, None, None]:
+            try:
+                if answer.media_type == JSON:
+                    yield from reader.document(answer.document(self.limits.document))
+                else:
+                    yield from reader.events(answer.blocks())
+                ended(True)
+                yield from reader.end(framed=answer.framed)
+            except SvirError as error:
+                error.request_id = error.request_id or answer.request_id
+                raise
+            finally:
+                ended(False)
+
+        return reader, read
 
     def _all_headers(self) -> dict[str, str]:
         headers = {"User-Agent": "svir", "Accept-Encoding": "identity", **self._headers}

@@ -1,12 +1,12 @@
-"""Every exception that svir raises, and what a status number or an error object means.
+"""Every exception that svir raises, and the server's words that it carries.
 
 The class says who is at fault: the caller (`RequestError`, `SourceError`), the network (`ConnectError`,
-`TimedOut`), the server (`StatusError`, `StreamError`) or the answer (`OutputError`).
+`TimedOut`), the server (`StatusError`, `StreamError`) or the answer (`OutputError`). Which of them a server's failure
+becomes is decided in `answer/failure.py`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,19 +31,27 @@ def words_of(error: BaseException | None, /) -> str:
 
 
 class Detail(Struct, frozen=True, kw_only=True):
-    """What a server said of a failure, whatever the shape it said it in; `None` where it said nothing."""
+    """What a server said of a failure, in whatever shape it said it.
+
+    Args:
+        message: the server's own words; "" where it gave none.
+        code, type, param: its names for the failure, and for the field of the request that caused it.
+        status: the HTTP status that its words name.
+        retry_after: seconds that it asks to wait.
+    """
 
     message: str = ""
     code: str | int | None = None
     type: str | None = None
     param: str | None = None
     status: int | None = None
+    retry_after: float | None = None
 
 
 class SvirError(Exception):
-    """Whatever svir raises.
+    """The base of every exception that svir raises.
 
-    Args:
+    Attributes:
         completion: the answer so far once a byte of it came, else `None`.
         retryable: whether sending the same request again may help. What `Retry` allows has been done already.
         request_id: the server's name for the request, "" when it gave none.
@@ -73,51 +81,70 @@ class ConnectError(SvirError):
 
 
 class TimedOut(SvirError, TimeoutError):
-    """A time limit passed; also a `TimeoutError`.
+    """A time limit passed; also a `TimeoutError`. Only "connect" is `retryable`.
 
     Args:
+        text: what happened, as `str()` shows it.
         phase: the limit, as `Timeout` calls it: "connect", "first", "idle", "progress" or "total"; "send" is `idle`
-            while the server takes no more of the request. Only "connect" is `retryable`.
+            while the server takes no more of the request.
+
+    Attributes:
+        phase: as passed.
     """
 
-    def __init__(self, message: str = "", /, *, phase: Phase = "total") -> None:
-        super().__init__(message)
+    def __init__(self, text: str = "", /, *, phase: Phase = "total") -> None:
+        super().__init__(text)
         self.phase: Phase = phase
         self.retryable: bool = phase == "connect"
 
 
-class StatusError(SvirError):
-    """The server answered with a status other than success. Redirects are among them: none is followed.
-
-    Args:
-        status: the HTTP status.
-        message, code, type, param: the server's own words, from whatever shape it gives its errors; `message` is "" and
-            the others `None` where it said nothing.
-        body: the text of its answer, at most `Limits.error_body` bytes of it.
-        retry_after: seconds that the server asks to wait, `None` when it names no wait.
-
-    Source: OpenAI's guide to error codes; RFC 9110, 10.2.3 (`Retry-After`, seconds or a date); `retry-after-ms` (Azure
-    OpenAI).
-    """
+class _Reported(SvirError):
+    """A failure that the server reported: by the status of its answer or inside it."""
 
     def __init__(
         self,
-        message: str = "",
+        text: str = "",
         /,
         *,
-        status: int = 0,
+        status: int | None = None,
         detail: Detail = Detail(),
         body: str = "",
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(message)
-        self.status = status
+        super().__init__(text)
+        self.status: int | None = detail.status if status is None else status
         self.message: str = detail.message
         self.code: str | int | None = detail.code
         self.type: str | None = detail.type
         self.param: str | None = detail.param
-        self.body = body
-        self.retry_after = retry_after
+        self.body: str = body
+        self.retry_after: float | None = detail.retry_after if retry_after is None else retry_after
+
+
+class StatusError(_Reported):
+    """The server answered with a status other than success. Redirects are among them: none is followed.
+
+    Its subclasses are also raised for a failure inside a stream of status 200, where it came before any piece of the
+    answer; such an error is a `ServerStreamError`, too.
+
+    Args:
+        text: what happened, as `str()` shows it.
+        status: the HTTP status.
+        detail: the server's own words; an `svir.errors.Detail`.
+        body: the text of its answer, at most `Limits.error_body` bytes of it.
+        retry_after: seconds that the server asks to wait, `None` when it names no wait.
+
+    Attributes:
+        status: the HTTP status; for a failure inside a stream the one that the server's words name, or `None`.
+        message: the server's own words; "" where it gave none.
+        code, type, param: its names for the failure, and for the field of the request that caused it; `None` where it
+            gave none.
+        body: as passed, and "" for a failure inside a stream.
+        retry_after: as passed, or the wait that the server's words name.
+
+    Source: OpenAI's guide to error codes; RFC 9110, 10.2.3 (`Retry-After`, seconds or a date); `retry-after-ms` (Azure
+    OpenAI).
+    """
 
 
 class AuthenticationError(StatusError):
@@ -125,11 +152,14 @@ class AuthenticationError(StatusError):
 
 
 class RateLimitError(StatusError):
-    """429: too many requests; `retry_after` is how many seconds to wait, where the server said (RFC 6585, 4)."""
+    """429: too many requests; `retry_after` is how many seconds to wait, where the server said (RFC 6585, 4).
+
+    Also a quota that is used up: then it is not `retryable`.
+    """
 
 
 class ServerError(StatusError):
-    """408, 500, 502, 503 or 504: the server or a gateway before it failed."""
+    """408 or 5xx: the server or a gateway before it failed."""
 
 
 class RejectedError(StatusError):
@@ -137,11 +167,10 @@ class RejectedError(StatusError):
 
 
 class ContextOverflowError(RejectedError):
-    """The conversation does not fit the model's context.
+    """The conversation does not fit the model's context, whatever the status.
 
-    No two servers say it alike: it is told by the code (`context_length_exceeded` with OpenAI), the type
-    (`exceed_context_size_error` with llama.cpp) or the wording (LM Studio, vLLM, SGLang, mlx-vlm, Ollama, ...). Inside
-    a stream it is a `ServerStreamError`, too.
+    No two servers say it alike: svir knows it by the code (`context_length_exceeded` with OpenAI), the type
+    (`exceed_context_size_error` with llama.cpp) or the wording (LM Studio, vLLM, SGLang, mlx-vlm, Ollama, ...).
     """
 
 
@@ -163,31 +192,51 @@ class StreamError(SvirError):
     """The answer began and broke; `completion` is what came of it."""
 
 
-class ServerStreamError(StreamError):
-    """The server reported a failure inside the stream: an error object or an `error` event.
+class ServerStreamError(StreamError, _Reported):
+    """The server reported a failure inside its answer: an error object, an `error` event, or a finish reason.
+
+    When it came before any piece of the answer and means a rejection, a missing key, a rate limit or a blocked prompt,
+    it is a `RejectedError`, an `AuthenticationError`, a `RateLimitError` or a `ContentFilterError`, too; a context
+    overflow is a `ContextOverflowError` whenever it comes.
 
     Args:
-        message, code, type, param: the server's own words; `message` is "" and the others `None` where it said nothing.
-        status: the one that the error object named, else the 200 of the answer itself.
+        text: what happened, as `str()` shows it.
+        status: the HTTP status that the failure stands for; the one in `detail` by default.
+        detail: the server's own words; an `svir.errors.Detail`.
+        body: the text of the failure.
+        retry_after: seconds that the server asks to wait; those in `detail` by default.
 
-    Source: llama.cpp and vLLM (an object `error` in place of a chunk), LM Studio (`event: error`).
+    Attributes:
+        status: as passed; `None` where the server named none.
+        message: the server's own words; "" where it gave none.
+        code, type, param: its names for the failure, and for the field of the request that caused it; `None` where it
+            gave none.
+        body: as passed.
+        retry_after: as passed; `None` where the server names no wait.
+
+    Source: llama.cpp and vLLM (an object `error` in place of a chunk), LM Studio (`event: error`), OpenRouter (the
+    finish reason `error`).
     """
 
-    def __init__(self, message: str = "", /, *, detail: Detail = Detail()) -> None:
-        super().__init__(message)
-        self.message: str = detail.message
-        self.code: str | int | None = detail.code
-        self.type: str | None = detail.type
-        self.param: str | None = detail.param
-        self.status: int = detail.status or 200
-        self.retryable: bool = detail.status in _TRANSIENT
+
+class StreamAuthenticationError(ServerStreamError, AuthenticationError):
+    """A missing or wrong key, reported inside a stream."""
+
+
+class StreamRateLimitError(ServerStreamError, RateLimitError):
+    """Too many requests, reported inside a stream."""
+
+
+class StreamRejectedError(ServerStreamError, RejectedError):
+    """A request that the server will not take, reported inside a stream."""
 
 
 class StreamOverflowError(ServerStreamError, ContextOverflowError):
-    """A context overflow reported inside a stream: a `ServerStreamError` and a `ContextOverflowError`."""
+    """A context overflow, reported inside a stream."""
 
-    def __init__(self, message: str = "", /, *, detail: Detail = Detail()) -> None:
-        ContextOverflowError.__init__(self, message, status=detail.status or 200, detail=detail)
+
+class StreamFilterError(ServerStreamError, ContentFilterError):
+    """A prompt that a filter blocked, reported inside a stream."""
 
 
 class TruncatedError(StreamError):
@@ -212,98 +261,8 @@ class OutputError(SvirError):
 class RoundsError(SvirError):
     """`Client.run` reached `max_rounds`, and the last answer still called functions.
 
-    Args:
+    Attributes:
         messages: the conversation so far, with the results of those calls; it can be sent on as it stands.
     """
 
     messages: Sequence[Mapping[str, Any]] = ()
-
-
-_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
-_REJECTED = frozenset({400, 404, 413, 422})
-
-# Failures with a transient status that sending again repeats: llama.cpp without a projector for the medium, mlx-vlm on
-# a picture that it cannot read (500), mlx-vlm when its own summary of the conversation ran out of room (502).
-_FINAL = r"(?i)input is not supported|failed to load (image|audio|video)|compaction"
-
-# No server agrees with another on how to say it. OpenAI and DeepSeek: a code, "maximum context length";
-# llama.cpp: a type, "exceeds the available context size", "Context size has been exceeded"; LM Studio: "greater
-# than the context length"; SGLang: "longer than the model's context length"; mlx-vlm: three wordings; Ollama:
-# "prompt too long; exceeded max context length"; Perplexity: a type; LiteLLM: its exception's name.
-_OVERFLOW_NAMES = frozenset(
-    {
-        "context_length_exceeded",
-        "context_window_exceeded",
-        "exceed_context_size_error",
-        "too_many_prompt_tokens",
-    }
-)
-_OVERFLOW_TEXT = r"""(?ix)
-        maximum\ context\ length | max\ context\ length | ContextWindowExceeded
-      | exceeds?\ the\ (available|model's)?\ ?context\ (size|budget|length|window)
-      | context\ (size|length|window)\ (has\ been\ )?exceeded
-      | (greater|longer)\ than\ the\ (model's\ )?context\ length
-      | leaves\ no\ room\ for\ compacted\ context | needs\ \d+\ context\ tokens"""
-
-
-def _is_overflow(detail: Detail) -> bool:
-    return bool({detail.code, detail.type} & _OVERFLOW_NAMES or re.search(_OVERFLOW_TEXT, detail.message))
-
-
-def _class_for(status: int, detail: Detail) -> type[StatusError]:
-    if status in (401, 403):
-        return AuthenticationError
-    if status == 429:
-        return RateLimitError
-    if status in _TRANSIENT:
-        return ServerError
-    if status not in _REJECTED:
-        return StatusError
-    if detail.code == "content_filter":
-        return ContentFilterError
-    return ContextOverflowError if _is_overflow(detail) else RejectedError
-
-
-def is_success(status: int) -> bool:
-    """Whether a status announces an answer."""
-    return 200 <= status < 300
-
-
-def is_denial(status: int) -> bool:
-    """Whether a status is about the key: some servers stall the body of such an answer."""
-    return status in (401, 403)
-
-
-def is_about_fields(error: SvirError) -> bool:
-    """Whether a request was rejected for what stands in it, so that one without a field may be taken."""
-    return type(error) is RejectedError and error.status in (400, 422)
-
-
-def rejection(error: SvirError) -> str:
-    """What a server rejects, in its words: its message and parameter, or its whole body when it has no message."""
-    if not isinstance(error, StatusError):
-        return ""
-    return f"{error.message or error.body} {error.param or ''}"
-
-
-def of_status(
-    status: int, reason: str, detail: Detail, *, body: str = "", retry_after: float | None = None
-) -> StatusError:
-    """The exception for an answer whose status is no success."""
-    said = clip(detail.message or body or reason, 500)
-    error = _class_for(status, detail)(
-        f"expected status 200, got {status}: {said}",
-        status=status,
-        detail=detail,
-        body=body,
-        retry_after=retry_after,
-    )
-    error.retryable = status in _TRANSIENT and not re.search(_FINAL, detail.message)
-    return error
-
-
-def of_event(detail: Detail, where: str) -> ServerStreamError:
-    """The exception for an error object inside a stream; `where` names the event."""
-    kind = StreamOverflowError if _is_overflow(detail) else ServerStreamError
-    said = clip(detail.message or "no message", 500)
-    return kind(f"the server reported a failure at {where}: {said}", detail=detail)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+import msgspec
 from msgspec import Struct
 
 from . import schema
@@ -83,17 +85,25 @@ class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
     Args:
         id: the server's id for it, or one made here (`call_` and 32 hex digits) when the server gave none.
         name: the tool's name.
-        arguments: JSON text, as the model wrote it; "{}" when it wrote none.
+        arguments: JSON text, as the model wrote it; "{}" when it wrote none. Of a custom tool the input, as plain text.
+        type: "function", or "custom" for a tool that takes plain text (OpenAI).
+        extra: every field of the call that svir has no name for, nested as it came; it goes back with the call, because
+            Gemini and others refuse a call without the signature that they sent with it.
     """
 
     id: str
     name: str
     arguments: str
+    type: str = msgspec.field(default="function", name="tool_type")
+    extra: dict[str, Any] = {}
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.name, self.arguments))
 
     @overload
     def parse(self, /) -> dict[str, Any]: ...
     @overload
-    def parse(self, type: type[T], /) -> T: ...
+    def parse(self, type: builtins.type[T], /) -> T: ...
     @overload
     def parse(self, type: TypeForm[T], /) -> T: ...
     def parse(self, type: Any = dict, /) -> Any:
@@ -109,8 +119,9 @@ class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
 
     def as_dict(self) -> dict[str, Any]:
         """The call in the API's own form, for an assistant message."""
-        function = {"name": self.name, "arguments": self.arguments}
-        return {"id": self.id, "type": "function", "function": function}
+        custom = self.type == "custom"
+        named = {"name": self.name, "input" if custom else "arguments": self.arguments}
+        return _merged(self.extra, {"id": self.id, "type": self.type, "custom" if custom else "function": named})
 
 
 class ToolResult(Struct, frozen=True, gc=False, tag="tool_result"):
@@ -155,6 +166,8 @@ class Usage(Struct, frozen=True, gc=False, tag="usage"):
         total_tokens: both.
         cached_tokens: prompt tokens served from a cache.
         reasoning_tokens: tokens of reasoning; most servers count them into `completion_tokens`, xAI does not.
+        extra: what else the server counted, by its own names and nesting, such as `cost` or
+            `{"prompt_tokens_details": {"audio_tokens": 3}}`.
 
     Source: OpenAI's API reference, `usage` of a chat completion.
     """
@@ -164,6 +177,10 @@ class Usage(Struct, frozen=True, gc=False, tag="usage"):
     total_tokens: int | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    extra: dict[str, Any] = {}
+
+    def __hash__(self) -> int:
+        return hash((self.prompt_tokens, self.completion_tokens, self.total_tokens))
 
 
 class Metrics(Struct, frozen=True, gc=False, kw_only=True):
@@ -201,18 +218,26 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
         unfinished_calls: calls that may not: the answer was cut, blocked, aborted, or is not complete yet.
         finish_reason: stop, length, tool_calls, content_filter, abort, or a word of the server's own.
         usage: the server's token counts.
-        speed: visible pieces per second from the first to the last, `None` under two of them or 50 ms.
+        speed: how fast the visible answer came, from its first piece to its last; `None` under two pieces or 50 ms.
+        speed_unit: "tokens/s" where the usage counts the tokens, "pieces/s" where only the pieces could be counted, ""
+            where there is no speed.
         timings: the server's own measurements (llama.cpp, mlx-vlm), as sent and in its units.
         logprobs: one entry per token as the server sent it, if `logprobs` was asked for.
         filter_reports: verdicts of a content filter, in order.
         blocked: whether a content filter blocked the answer, in its middle or after its end.
-        matched_stop: the stop text or token that ended the answer (SGLang).
+        matched_stop: the stop text or token that ended the answer (SGLang; vLLM's `stop_reason`).
         complete: whether the whole answer came.
         repairs: what was accepted although the protocol does not allow it, each kind once, such as "no [DONE]".
         metrics: what the call cost.
         reasoning_carrier: the field that brought the reasoning, "tags" for think tags, "parts" for parts of a list of
             content, "" for none.
-        reasoning_details: opaque reasoning items (OpenRouter and others), raw and in order.
+        message_fields: the other fields that go back with the message as they came, such as `thinking_blocks` or
+            `extra_content`; see `message`.
+        extra: what else the server said, by its own names: `{"citations": [...], "system_fingerprint": "..."}`, under
+            "choice" what stood in the choice and under "message" what stood in its delta or message. Lists of one name
+            are joined, of anything else the last counts. Of a field that comes with every piece of the answer only the
+            first and the last are seen.
+        request_id: the server's name for the request, "" when it gave none.
 
     Source: OpenAI's API reference, the chat completion object and its chunks.
     """
@@ -227,6 +252,7 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
     finish_reason: str | None = None
     usage: Usage | None = None
     speed: float | None = None
+    speed_unit: str = ""
     timings: dict[str, Any] | None = None
     logprobs: tuple[Any, ...] = ()
     filter_reports: tuple[FilterReport, ...] = ()
@@ -236,20 +262,28 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
     repairs: tuple[str, ...] = ()
     metrics: Metrics = Metrics()
     reasoning_carrier: str = ""
-    reasoning_details: tuple[Any, ...] = ()
+    message_fields: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    request_id: str = ""
+
+    @property
+    def reasoning_details(self) -> tuple[Any, ...]:
+        """Opaque reasoning items (OpenRouter and others), raw and in order."""
+        return tuple(self.message_fields.get("reasoning_details", ()))
 
     @property
     def message(self) -> dict[str, Any]:
         """The assistant message to send back in the next request.
 
-        Reasoning goes back under the key that brought it, as those servers ask for; reasoning from think tags does not
-        go back, nor do calls that were not finished.
+        What the server wants back goes back as it came: reasoning under the field that brought it, `reasoning_details`,
+        `thinking_blocks`, signatures, `extra_content` and the like, and with each call what came with it. Reasoning
+        from think tags does not go back, nor do calls that were not finished. Beside calls, a content that never came
+        is null.
         """
         message: dict[str, Any] = {"role": "assistant", "content": self.text}
-        if self.reasoning and self.reasoning_carrier in ("reasoning", "reasoning_content"):
+        if self.reasoning and self.reasoning_carrier not in ("", "tags", "parts", *self.message_fields):
             message[self.reasoning_carrier] = self.reasoning
-        if self.reasoning_details:
-            message["reasoning_details"] = list(self.reasoning_details)
+        message |= self.message_fields
         if self.refusal:
             message["refusal"] = self.refusal
         if self.tool_calls:
@@ -297,6 +331,15 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
             # LM Studio holds the reasoning to the schema as well: lmstudio-bug-tracker #1773.
             return f'JSON as text, got it as reasoning (use reasoning_effort="none"): {clip(self.reasoning)!r}'
         return f"JSON as text, got {len(self.tool_calls)} tool calls" if self.tool_calls else "JSON as text, got none"
+
+
+def _merged(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Both, nested objects one by one; `others` win."""
+    merged = values | others
+    for name in values.keys() & others.keys():
+        if isinstance(values[name], dict) and isinstance(others[name], dict):
+            merged[name] = _merged(values[name], others[name])
+    return merged
 
 
 class Model(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from . import errors
 from .answer import failure
 from .errors import Detail, NotAStreamError, SvirError, clip
 from .hooks import Watch
@@ -136,21 +135,21 @@ class Exchange:
 
     def _check(self, answer: Answer) -> None:
         """Raises what the head of the answer says, unless it is the wanted one."""
-        if errors.is_success(answer.status) and answer.media_type == self._wanted:
+        if failure.is_success(answer.status) and answer.media_type == self._wanted:
             return
         try:
             # Some servers stall the body of a 401: what is not there at once is not waited for.
-            seconds = 0.05 if errors.is_denial(answer.status) else self._limits.error_wait
+            seconds = 0.05 if failure.is_denial(answer.status) else self._limits.error_wait
             start = answer.beginning(self._limits.error_body, seconds)
         finally:
             answer.release(done=False)
         detail = failure.in_body(start)
         body = start.decode(errors="replace")
-        if not errors.is_success(answer.status):
+        if not failure.is_success(answer.status):
             if not detail.message and (there := answer.headers.get("location")):
                 detail = Detail(message=f"moved to {without_query(there)}, and no redirect is followed")
             wait = retry.asked_delay(answer.headers, time.time())
-            error: SvirError = errors.of_status(answer.status, answer.reason, detail, body=body, retry_after=wait)
+            error: SvirError = failure.of_status(answer.status, answer.reason, detail, body=body, retry_after=wait)
         else:
             got = f"{answer.media_type or 'no content type'}: {clip(detail.message or body)}"
             error = NotAStreamError(
@@ -164,9 +163,9 @@ class Exchange:
 
         That is no retry: nothing was generated for a request that was rejected as a whole.
         """
-        if self._fields is None or not self._may_leave_out or self.repairs or not errors.is_about_fields(error):
+        if self._fields is None or not self._may_leave_out or self.repairs or not failure.is_about_fields(error):
             return False
-        names = options.refused(self._fields, errors.rejection(error)).fields
+        names = options.refused(self._fields, failure.rejection(error)).fields
         if names:
             self._leave_out(names)
         return bool(names)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from types import TracebackType
 from typing import TypeAlias
 
-from .answer.turn import Turn
+from .answer.reader import Reader
 from .errors import Cancelled, SvirError
 from .events import Completion, Event, Text
 from .exchange import Exchange
@@ -18,7 +18,7 @@ from .wire.call import Call
 Reading: TypeAlias = Callable[[Callable[[bool], object]], Generator[Event, None, None]]
 """Begins the events of an answer; takes what is to be called at their end."""
 
-Start: TypeAlias = Callable[[Answer], tuple[Turn, Reading]]
+Start: TypeAlias = Callable[[Answer], tuple[Reader, Reading]]
 """Makes the turn of an answer, and says how it is read."""
 
 
@@ -55,7 +55,8 @@ class Stream:
     def _open(self) -> None:
         self._answer = self._exchange.send()
         self._turn, events = self._start(self._answer)
-        self._call.follow(self._turn.seen)
+        reader = self._turn
+        self._call.follow(lambda: (reader.received, reader.shown))
         self._ending = _Ending(self._answer)
         self._events: Generator[Event, None, None] | _Lost = self._watch.events(
             events(self._ending), self.status, self.request_id

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import reader
 
 import svir
-from svir.answer.turn import Turn
+from svir.answer.reader import Reader
 
 STREAMS = Path(__file__).parent / "streams"
 
@@ -23,16 +24,16 @@ def name_of(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-def heard(blocks: Iterable[bytes], *, framed: bool = True, **options: Any) -> tuple[list[svir.Event], Any, Turn]:
+def heard(blocks: Iterable[bytes], *, framed: bool = True, **options: Any) -> tuple[list[svir.Event], Any, Reader]:
     """The events of a body, and the error that ended it or None. The clock stands still, so that runs are equal."""
-    turn = Turn(clock=lambda: 0.0, **options)
-    return *drained(turn.events(blocks, framed=framed)), turn
+    answer = Reader(clock=lambda: 0.0, **options)
+    return *drained(itertools.chain(answer.events(blocks), answer.end(framed=framed))), answer
 
 
-def read_whole(document: bytes, **options: Any) -> tuple[list[svir.Event], Any, Turn]:
+def read_whole(document: bytes, **options: Any) -> tuple[list[svir.Event], Any, Reader]:
     """The same of an answer that is one JSON document."""
-    turn = Turn(clock=lambda: 0.0, **options)
-    return *drained(turn.whole(lambda: document)), turn
+    answer = Reader(clock=lambda: 0.0, **options)
+    return *drained(itertools.chain(answer.document(document), answer.end())), answer
 
 
 def drained(running: Iterable[svir.Event]) -> tuple[list[svir.Event], Any]:
@@ -61,11 +62,19 @@ def seeded_cuts(size: int, count: int) -> list[int]:
 
 
 def outcome(events: list[svir.Event], error: Any) -> tuple[list[svir.Event], Any]:
-    """All that a run gave, for comparing two runs of one body."""
+    """All that a run gave, for comparing two runs of one body. How much of it was read depends on where it was cut."""
+    events = [uncounted(event) for event in events]
     if error is None:
         return events, None
     told = {name: value for name, value in vars(error).items() if name != "completion"}
-    return events, (type(error), str(error), told, error.completion)
+    return events, (type(error), str(error), told, error.completion and uncounted(error.completion))
+
+
+def uncounted(event: Any) -> Any:
+    """An event without the bytes that were read."""
+    if not isinstance(event, svir.Completion):
+        return event
+    return msgspec.structs.replace(event, metrics=msgspec.structs.replace(event.metrics, bytes=0))
 
 
 def described(status: int | None, events: list[svir.Event], completion: svir.Completion, error: Any) -> dict[str, Any]:
@@ -80,7 +89,7 @@ def described(status: int | None, events: list[svir.Event], completion: svir.Com
         "calls": [[given(call.id), call.name, call.arguments] for call in completion.tool_calls],
         "unfinished": [[given(call.id), call.name, call.arguments] for call in completion.unfinished_calls],
         "finish_reason": completion.finish_reason,
-        "usage": usage and [getattr(usage, name) for name in type(usage).__struct_fields__],
+        "usage": usage and [getattr(usage, name) for name in type(usage).__struct_fields__ if name != "extra"],
         "model": completion.model,
         "id": completion.id,
         "complete": completion.complete,

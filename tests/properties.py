@@ -13,9 +13,8 @@ from bodies import Case
 from observed import heard, outcome, read_whole
 
 import svir
-from svir import errors
 from svir.answer import chunks, failure, models
-from svir.answer.turn import Turn
+from svir.answer.reader import Reader
 
 STATUSES = (301, 400, 401, 404, 418, 422, 429, 500, 503)
 
@@ -60,13 +59,13 @@ def hold_for_a_list_of_models(case: Case) -> None:
 def hold_for_an_error_body(case: Case) -> None:
     detail = failure.in_body(case.body)
     for status in STATUSES:
-        assert_tellable(errors.of_status(status, "", detail, body=case.body.decode(errors="replace")))
+        assert_tellable(failure.of_status(status, "", detail, body=case.body.decode(errors="replace")))
 
 
 # The properties
 
 
-def assert_sound(events: list[svir.Event], error: svir.SvirError | None, turn: Turn) -> None:
+def assert_sound(events: list[svir.Event], error: svir.SvirError | None, turn: Reader) -> None:
     """A whole answer ends with its completion, a broken one carries it; and it is what the events add up to."""
     completion = turn.completion
     assert_adds_up(events, completion, error)

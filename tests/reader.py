@@ -16,8 +16,13 @@ STATUS_CLASSES = {
     401: "AuthenticationError",
     403: "AuthenticationError",
     429: "RateLimitError",
-    **dict.fromkeys((408, 500, 502, 503, 504), "ServerError"),
+    **dict.fromkeys((408, *range(500, 600)), "ServerError"),
     **dict.fromkeys((400, 404, 413, 422), "RejectedError"),
+}
+EARLY_CLASSES = {  # of an error that comes in place of the whole answer
+    "AuthenticationError": "StreamAuthenticationError",
+    "RateLimitError": "StreamRateLimitError",
+    "RejectedError": "StreamRejectedError",
 }
 OVERFLOW_CODES = {
     "context_length_exceeded",
@@ -107,7 +112,7 @@ def document(status, headers, body):
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         return {"status": status, "models": [[model["id"], context_of(model)] for model in value["data"]]}
     if media_type(headers) == "application/json" and error_in(value):  # one was asked for, and this is no answer
-        return Answer(status).failed(**stream_error(value, text_of(body))).value()
+        return Answer(status).failed(**early(Answer(status), stream_error(value, text_of(body)))).value()
     if media_type(headers) == "application/json" or "access-control-max-age" in headers:
         return {"status": status, "other": True}
     return Answer(status).failed("NotAStreamError", **described(value, text_of(body))).value()
@@ -152,6 +157,11 @@ def described(value, text, event=""):
     message = described(json_or_none(raw), raw)["message"] if raw else error.get("message") or error.get("detail") or ""
     if isinstance(message, list):  # FastAPI's list of validation errors
         message = message[0].get("msg", "") if isinstance(message[0], dict) else str(message[0])
+    if '{"error":{"message"' in message:  # LiteLLM: the error of the server behind it, among its own words
+        before, _, inner = message.partition('{"error"')
+        value, _ = json.JSONDecoder().raw_decode('{"error"' + inner)
+        message = f"{before.rstrip(' -')}: {value['error']['message']}"
+        error = {**error, "param": error.get("param") or value["error"].get("param")}
     if "<html" in message.lower():
         message = page_text(message)
     return {"message": message, "code": error.get("code"), "type": error.get("type"), "param": error.get("param")}
@@ -160,7 +170,7 @@ def described(value, text, event=""):
 def page_text(page):
     """What an HTML page says: the "Message: ..." of Python's http.server, or else the title."""
     found = re.findall(r"Message: ([^<]*[^<.])", page) or re.findall("<title>([^<]*)", page)
-    return found[0] if found else page
+    return found[0] if found else re.sub("<[^>]*>", " ", page).strip()
 
 
 def error_in(value, event=""):
@@ -199,11 +209,11 @@ def stream(answer, body, end):
             if failure == "done":
                 return answer.end(done=True, end=end)
             if failure and failure != "cut":
-                return answer.failed(**failure)
+                return answer.failed(**early(answer, failure))
     if silent:
         answer.repairs.clear()  # no event at all: these lines were no server-sent events to begin with
     if silent and (error := error_in(json_or_none(text_of(body)))):
-        return answer.failed(**stream_error({"error": error}, ""))
+        return answer.failed(**early(answer, stream_error({"error": error}, "")))
     return answer.end(done=False, end="broken" if failure == "cut" else end)
 
 
@@ -237,6 +247,8 @@ def payload(answer, event, data, closed):
     """Feed one payload to the answer; give `done`, `cut` (the body ended inside it), the error it is, or nothing."""
     if data.strip() == "[DONE]":
         return "done"
+    if event in ("ping", "heartbeat", "keepalive"):
+        return answer.repair("keep-alive sent as an event") if data else None
     value = json_or_none(data, answer)
     if value is None and not closed and data.lstrip()[:1] in ("{", "["):
         return "cut"
@@ -266,6 +278,14 @@ def broken_payload(data):
 def stream_error(value, text, event=""):
     error = described(value, text, event)
     return {"name": "StreamOverflowError" if is_overflow(error) else "ServerStreamError", **error}
+
+
+def early(answer, error):
+    """The error, by the name of the status in its code when nothing of the answer came before it."""
+    begun = any(kind not in ("progress", "filter") for kind, *_ in answer.runs)
+    code = str(error.get("code"))
+    name = EARLY_CLASSES.get(STATUS_CLASSES.get(int(code))) if code.isdecimal() else None
+    return {**error, "name": name} if name and not begun and error["name"] == "ServerStreamError" else error
 
 
 def text_of(body, answer=None):

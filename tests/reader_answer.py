@@ -19,6 +19,7 @@ FINISHES = {
     "abort": "abort",
 }
 CUTTING = ("length", "content_filter", "abort")  # after these no call may be executed
+FAILING = ("error", "network_error", "insufficient_system_resource")  # the answer is an error
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
@@ -29,7 +30,7 @@ class Answer:
         self.status, self.runs, self.calls, self.repairs, self.finishes = status, [], [], [], []
         self.usage, self.error, self.executable, self.complete = None, None, False, False
         self.model, self.id, self.held, self.thinking, self.offsets = "", "", "", False, False
-        self.last_report, self.chunks = None, 0
+        self.last_report, self.chunks, self.chosen, self.others, self.separate = None, 0, None, False, False
 
     def repair(self, kind):
         if kind not in self.repairs:
@@ -70,11 +71,17 @@ class Answer:
             self.runs.append(["progress", progress.get("processed"), progress.get("total")])
         choices = self.typed(chunk, "choices", list, "") or []
         verdict = any(verdicts_in(chunk.get(name)) for name in ("prompt_filter_results", "prompt_annotations"))
+        if self.chosen is None and choices:  # the first one that comes; of several at once the one numbered 0
+            indices = [choice.get("index") or 0 for choice in choices if isinstance(choice, dict)]
+            self.chosen = min(indices, key=bool, default=None)
+            if self.chosen:
+                self.repair(f"choice {self.chosen} in place of choice 0")
         for place, choice in enumerate(choices):
             if not isinstance(choice, dict):
                 self.repair(f"choices[{place}] of a wrong type")
                 continue
-            if choice.get("index") not in (0, None):
+            if choice.get("index") not in (self.chosen, None):
+                self.others = True
                 self.repair(f"choice {choice['index']} not read")
                 continue
             self.choice(choice, f"choices[{place}].", whole)
@@ -95,6 +102,9 @@ class Answer:
             delta = {**message, "tool_calls": [{"index": number, **call} for number, call in enumerate(calls)]}
             if not whole:
                 self.repair("message in place of delta")
+        if delta is None and message is None and isinstance(choice.get("text"), str):
+            self.repair("text in place of delta")
+            delta = {"content": choice["text"]}
         self.typed(choice, "logprobs", dict, path)
         self.delta(delta or {}, f"{path}delta.", whole)
         if reason := self.typed(choice, "finish_reason", str, path):
@@ -106,12 +116,15 @@ class Answer:
         carriers = [text for text in carriers if text]
         if len(set(carriers)) > 1:
             self.repair("two reasoning carriers that differ")
-        self.run("reasoning", (carriers or [details_text(delta.get("reasoning_details"))])[0])
-        content = self.typed(delta, "content", (str, list), path)
+        self.reasoning((carriers or [details_text(delta.get("reasoning_details"))])[0])
+        content = delta.get("content")
         if isinstance(content, list):
             self.repair("content as a list of parts")
+        elif content is not None and not isinstance(content, str):
+            self.repair("content not a string")
+            content = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
         for kind, text in parts(content):
-            self.tagged(text) if kind == "text" else self.run(kind, text)
+            self.tagged(text) if kind == "text" else self.reasoning(text)
         self.run("refusal", self.typed(delta, "refusal", str, path))
         calls = self.typed(delta, "tool_calls", list, path) or []
         for call in calls:
@@ -120,8 +133,18 @@ class Answer:
             self.repair("function_call in place of tool_calls")
             self.call({"index": 0, "function": old}, whole)
 
+    def reasoning(self, text):
+        """Reasoning that came in a field of its own: from there on the server's tags are text."""
+        if text and not self.thinking:
+            self.finish_text()
+            self.separate = True
+        self.run("reasoning", text)
+
     def tagged(self, text):
         """Text that may hold think tags: a beginning of one is held until the next letter decides."""
+        if self.separate:
+            self.run("text", text)
+            return
         for letter in text:
             self.held += letter
             tag = "</think>" if self.thinking else "<think>"
@@ -154,7 +177,12 @@ class Answer:
         return int(found[1]) if found else None
 
     def note_finish(self, raw):
+        if raw.lower() == "null":
+            self.repair("finish reason null read as none")
+            return
         reason = FINISHES.get(raw.lower(), raw)
+        if raw.lower() not in (*FINISHES, *FAILING):
+            self.repair(f"unknown finish reason {raw}")
         if reason != raw:
             self.repair(f"finish reason {raw} read as {reason}")
         if self.finishes and reason not in self.finishes:
@@ -215,7 +243,9 @@ class Answer:
         finish = self.finish_reason()
         if not done and (not finish or end == "broken" or (end == "unframed" and (self.calls or self.offsets))):
             return self.failed("TruncatedError")
-        if not finish and (self.calls or not self.chunks):  # a bare [DONE] is no answer
+        if self.chosen is None and self.chunks:
+            return self.failed("ProtocolError")
+        if not finish and (self.calls or self.others or not self.runs):  # nothing said, and [DONE], is no answer
             return self.failed("TruncatedError")
         if not finish:
             self.repair("no finish reason")

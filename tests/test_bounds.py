@@ -143,7 +143,7 @@ BOUNDS: list[tuple[str, Script, svir.Limits, Any, str]] = [
         [b"HTTP/1.1 500 No\r\n\r\n", *endless(b"no")],
         svir.Limits(error_body=1000),
         svir.ServerError,
-        "expected status 200, got 500: nonono",
+        "the server answered 500: nonono",
     ),
     (
         "an answer that unpacks to comments without end",

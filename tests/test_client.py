@@ -137,7 +137,7 @@ def test_a_status_is_raised_by_stream_itself_with_what_the_server_said() -> None
     said = {"error": {"message": "no such model", "type": "t", "param": "model", "code": "c"}}
     refusal = Answer.json(said, status=404, headers={"x-request-id": "r1"})
     with ReplayServer(refusal) as server, svir.Client(server.url) as client:
-        with pytest.raises(svir.RejectedError, match="expected status 200, got 404: no such model") as caught:
+        with pytest.raises(svir.RejectedError, match="the server answered 404: no such model") as caught:
             client.stream("hi")
     error = caught.value
     assert (error.status, error.message, error.type, error.param, error.code) == (
@@ -165,7 +165,7 @@ def test_a_401_whose_body_never_ends_is_not_waited_for() -> None:
 def test_another_content_type_is_no_stream() -> None:
     page = Answer(b"<html>Sign in</html>", headers={"Content-Type": "text/html"}, framing="length")
     with ReplayServer(page) as server, svir.Client(server.url) as client:
-        with pytest.raises(svir.NotAStreamError, match="expected text/event-stream, got text/html: <html>Sign in"):
+        with pytest.raises(svir.NotAStreamError, match="expected text/event-stream, got text/html: Sign in"):
             client.stream("hi")
 
 

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 import pytest
 
 from svir import TooLargeError
-from svir.answer.sse import Comment, Failure, Stray, Unterminated, payloads
+from svir.answer.sse import Comment, Failure, Ping, Stray, Unterminated, payloads
 
 # (name, body, payloads). Written by hand from the WHATWG rules.
 SHORT = [
@@ -21,7 +21,8 @@ SHORT = [
     ("two empty data lines make a line feed", b"data\ndata\n\n", [b"\n"]),
     ("comments", b": k 1/2\n\n:\ndata: a\n:x\n\n", [Comment(b"k 1/2"), Comment(b""), Comment(b"x"), b"a"]),
     ("id and retry", b"id: 1\nretry: 5\ndata: a\n\nid\n\n", [b"a"]),
-    ("other event names", b"event: ping\n\nevent: ping\ndata: {}\n\ndata: a\n\n", [b"{}", b"a"]),
+    ("other event names", b"event: x\n\nevent: x\ndata: {}\n\ndata: a\n\n", [b"{}", b"a"]),
+    ("a named keep-alive", b"event: ping\n\nevent: Ping\ndata: {}\n\ndata: a\n\n", [Ping(b"{}"), b"a"]),
     ("an error event", b"event: error\ndata: x\n\ndata: a\n\n", [Failure(b"x"), b"a"]),
     ("an error event without data", b"event: error\n\n", [Failure(b"")]),
     ("an error field", b"error: {}\n\ndata: a\n\n", [Failure(b"{}"), b"a"]),
@@ -39,16 +40,15 @@ SHORT = [
 ]
 
 
-def flat(runs: Iterable[bytes | list[bytes]]) -> list[tuple[type, bytes]]:
-    """Kind and bytes of each payload, a list of them taken apart."""
-    each = (payload for run in runs for payload in (run if isinstance(run, list) else [run]))
-    return [(type(payload), bytes(payload)) for payload in each]
+def flat(payloads: Iterable[bytes]) -> list[tuple[type, bytes]]:
+    """Kind and bytes of each."""
+    return [(type(payload), bytes(payload)) for payload in payloads]
 
 
 def read(body: bytes, *cuts: int) -> list[tuple[type, bytes]]:
     places = [0, *cuts, len(body)]
     blocks = (body[start:stop] for start, stop in pairwise(places))
-    return flat(payloads(blocks, last=b"[DONE]"))
+    return flat(payloads(blocks, is_last=b"[DONE]".__eq__))
 
 
 @pytest.mark.parametrize(("body", "expected"), [case[1:] for case in SHORT], ids=[case[0] for case in SHORT])
@@ -61,7 +61,7 @@ class TestAShortStream:
 
     def test_means_the_same_byte_by_byte_with_empty_blocks_between(self, body: bytes, expected: list[bytes]) -> None:
         blocks = (part for byte in body for part in (b"", bytes([byte]), b""))
-        got = flat(payloads(blocks, last=b"[DONE]"))
+        got = flat(payloads(blocks, is_last=b"[DONE]".__eq__))
         assert got == [(type(payload), bytes(payload)) for payload in expected]
 
 
@@ -75,7 +75,8 @@ def test_a_payload_is_handed_on_before_the_next_block_is_asked_for() -> None:
 
     stream = payloads(blocks())
     assert (next(stream), len(taken)) == (b"a", 2)
-    assert (next(stream), len(taken)) == ([b"b", b"c"], 3)
+    assert (next(stream), len(taken)) == (b"b", 3)
+    assert (next(stream), len(taken)) == (b"c", 3)
     assert (next(stream), len(taken)) == (b"d", 4)
 
 
@@ -87,7 +88,7 @@ def test_the_last_payload_is_handed_on_at_its_line_end() -> None:
             taken.append(block)
             yield block
 
-    assert next(payloads(blocks(), last=b"[DONE]")) == b"[DONE]"
+    assert next(payloads(blocks(), is_last=b"[DONE]".__eq__)) == b"[DONE]"
     assert len(taken) == 2
 
 

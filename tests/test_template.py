@@ -55,7 +55,7 @@ LOOK_ALIKES: list[tuple[str, list[str], list[svir.Event]]] = [
         [A.replace("{", '{"content":"no",', 1) + f'"{text}"' + B for text in "ab"],
         says("a", "b"),
     ),
-    ("no string", [A + text + B for text in ('"a"', "null", '""', '["b"]', "3", '"c"')], says("a", "b", "c")),
+    ("no string", [A + text + B for text in ('"a"', "null", '""', '["b"]', "3", '"c"')], says("a", "b", "3", "c")),
     (
         "a list of parts",
         [A + f'[{{"type":"text","text":"{text}"}}]' + B for text in ("a", "content")],
@@ -337,7 +337,7 @@ def test_the_tap_hears_every_payload_and_every_event_is_counted() -> None:
     _, _, turn = heard([b"data: %b\n\n" % payload for payload in payloads], tap=heard_by.append)
     assert heard_by == payloads
     assert turn.completion.metrics.events == 9
-    assert turn.seen() == (9, 9)
+    assert (turn.received, turn.shown) == (9, 9)
 
 
 ENVELOPES = [

@@ -12,7 +12,7 @@ from observed import blocks_of, cases, heard, is_stream, name_of, outcome, recor
 from properties import assert_encodable, only_the_tolerant_path
 
 import svir
-from svir.answer.turn import Turn
+from svir.answer.reader import Reader
 
 streams = pytest.mark.parametrize("path", list(filter(is_stream, cases())), ids=name_of)
 
@@ -62,8 +62,8 @@ def timed(steps: list[tuple[float, bytes]]) -> svir.Completion:
             clock.now += seconds
             yield block
 
-    turn = Turn(clock=clock)
-    return list(turn.events(blocks()))[-1]  # type: ignore[return-value]
+    answer = Reader(clock=clock)
+    return [*answer.events(blocks()), *answer.end()][-1]  # type: ignore[return-value]
 
 
 END = (9.0, chunk(finish="stop") + DONE)
@@ -135,8 +135,8 @@ def test_lines_without_framing_are_kept_for_the_error_but_not_without_bound() ->
     _, error, _turn = heard(page[n : n + 4096] for n in range(0, len(page), 4096))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert isinstance(error, svir.TruncatedError)
-    assert "<p>line 0</p>" in str(error)
+    assert isinstance(error, svir.ServerStreamError)
+    assert "line 0 line 1" in str(error)
     assert peak < 1_000_000
 
 

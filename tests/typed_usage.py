@@ -445,7 +445,7 @@ def errors(client: svir.Client) -> float:
     except svir.StatusError as error:
         refused(error)
     except svir.ServerStreamError as error:
-        assert_type((error.message, error.status), tuple[str, int])
+        assert_type((error.message, error.status), tuple[str, int | None])
         assert_type((error.code, error.type, error.param), tuple[str | int | None, str | None, str | None])
     except (svir.TruncatedError, svir.ProtocolError, svir.TooLargeError) as error:
         assert isinstance(error, svir.StreamError)
@@ -460,7 +460,7 @@ def errors(client: svir.Client) -> float:
 
 
 def refused(error: svir.StatusError) -> None:
-    assert_type((error.status, error.message, error.body), tuple[int, str, str])
+    assert_type((error.status, error.message, error.body), tuple[int | None, str, str])
     assert_type((error.code, error.type, error.param), tuple[str | int | None, str | None, str | None])
     assert_type(error.retry_after, float | None)
 

@@ -2,34 +2,51 @@
 
 A call is keyed by `index`; nothing is allocated by its value. A delta with a name and a new id opens a call
 whatever its index, once the call at that index has another id and a name (Gemini behind OpenRouter numbers all
-calls 0). A delta without a name continues the open call, whatever its id. Without an index (Mistral, early Ollama)
-a known id continues that call, a new id or a name opens one, and neither continues the newest.
+calls 0); so does one with a name behind arguments that are whole, or beside whole arguments of its own, whatever its
+id. A delta without a name continues the open call, whatever its id. Without an index (Mistral, early Ollama) a known
+id continues that call, a new id or a name opens one, and neither continues the newest.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 from uuid import uuid4
 
 import msgspec
 
 from ..errors import ProtocolError, TooLargeError
 from ..events import ToolCall, ToolCallDelta
-from .chunks import CallPiece, Note
+from .carriers import merged
+from .chunks import CallPiece, OddCallPiece, is_object
+from .tolerant import Note
+
+_DOUBTS = 64
+"""How often the arguments of one call are looked at for whether they are whole: each time costs their length."""
 
 
 class _Call:
     """A call as it grows."""
 
-    __slots__ = ("arguments", "id", "index", "name", "place")
+    __slots__ = ("arguments", "doubts", "extras", "id", "index", "name", "place", "type")
 
     def __init__(self, place: int, index: int | None) -> None:
         self.place = place
         self.index = index
         self.id = ""
         self.name = ""
+        self.type = "function"
         self.arguments: list[str] = []
+        self.extras: list[dict[str, Any]] = []
+        self.doubts = _DOUBTS
+
+    def is_whole(self) -> bool:
+        """Whether its arguments are an object that nothing can follow."""
+        if not self.arguments or not self.arguments[-1].rstrip().endswith("}") or not self.doubts:
+            return False
+        self.doubts -= 1
+        return is_object("".join(self.arguments))
 
 
 class Calls:
@@ -53,36 +70,70 @@ class Calls:
     def add(self, pieces: Iterable[CallPiece], /) -> Iterator[ToolCallDelta]:
         """Takes the pieces of one delta, in their order."""
         for piece in pieces:
-            name = (piece.function and piece.function.name) or ""
-            call = self._find(piece, name)
+            name, arguments = self._said(piece)
+            call = self._find(piece, name, arguments)
+            if call is None:
+                continue
             if piece.id and not call.id:
                 call.id = piece.id
                 self._by_id.setdefault(piece.id, call)
-            arguments = self._text(piece)
+            if piece.custom is not None:
+                call.type = "custom"
+            elif piece.type and piece.function is not None:
+                call.type = piece.type
+            if isinstance(piece, OddCallPiece):
+                call.extras.append(piece.extra)
             if arguments:
                 call.arguments.append(arguments)
             yield ToolCallDelta(call.place, call.id, self._name(call, name), arguments)
+
+    def _said(self, piece: CallPiece) -> tuple[str, str]:
+        """The name and the arguments of a piece; those of a custom tool are plain text."""
+        if piece.custom is not None:
+            return piece.custom.name or "", piece.custom.input or ""
+        if piece.function is None:
+            return "", ""
+        arguments = piece.function.arguments
+        if not isinstance(arguments, str) and arguments is not None:
+            self._note("tool call arguments not a string")
+            arguments = msgspec.json.encode(arguments).decode()
+        return piece.function.name or "", arguments or ""
 
     def pieces(self, place: int, /) -> list[str]:
         """The pieces of a call's arguments so far, by its place."""
         return self._calls[place].arguments
 
-    def _find(self, piece: CallPiece, name: str) -> _Call:
+    def _find(self, piece: CallPiece, name: str, arguments: str) -> _Call | None:
+        """The call that a piece belongs to; none for an empty placeholder (Snowflake)."""
         index, id = piece.index, piece.id
+        if index is not None:
+            call = self._at.get(index)
+            if call is not None and name and id and call.name and call.id and id != call.id:
+                call = self._by_id.get(id)
+        elif id or name or not self._calls:
+            call = self._by_id.get(id) if id else None
+        else:
+            call = self._calls[-1]
+        if call is None and not (id or name or arguments):
+            return None
         if index is None:
             self._note("tool call without index")
-            if id and id in self._by_id:
-                return self._by_id[id]
-            return self._open(None) if id or name or not self._calls else self._calls[-1]
-        call = self._at.get(index)
-        if call is None:
-            return self._open(index)
-        if name and id and call.name and call.id and id != call.id:
-            if id in self._by_id:
-                return self._by_id[id]
+        if call is not None and not self._is_another(call, name, arguments):
+            return call
+        if index in self._at:
             self._note("new tool call at a used index")
-            return self._open(index)
-        return call
+        return self._open(index)
+
+    def _is_another(self, call: _Call, name: str, arguments: str) -> bool:
+        """Whether a name says that another call begins, where neither the index nor the id says so.
+
+        A name alone does not: it may be the rest of one that was cut, or the same one again.
+        """
+        if not name or not call.name:
+            return False
+        if call.arguments:
+            return (name != call.name or bool(arguments.strip())) and call.is_whole()
+        return name != call.name and is_object(arguments)
 
     def _open(self, index: int | None) -> _Call:
         if len(self._calls) >= self._limit:
@@ -101,16 +152,9 @@ class Calls:
         call.name += name
         return name
 
-    def _text(self, piece: CallPiece) -> str:
-        arguments = piece.function.arguments if piece.function else None
-        if isinstance(arguments, str) or arguments is None:
-            return arguments or ""
-        self._note("tool call arguments not a string")
-        return msgspec.json.encode(arguments).decode()
-
     def so_far(self) -> tuple[ToolCall, ...]:
         """The calls as they stand, for an answer that is not complete: nothing is checked or made up."""
-        return tuple(ToolCall(call.id, call.name, "".join(call.arguments)) for call in self._ordered())
+        return tuple(self._made(call, call.id, "".join(call.arguments)) for call in self._ordered())
 
     def finish(self) -> tuple[ToolCall, ...]:
         """The calls of a complete answer, ordered by the server's index where it gave distinct ones.
@@ -120,7 +164,10 @@ class Calls:
         """
         calls = self._ordered()
         self._check(calls)
-        return tuple(ToolCall(self._id(call), call.name, self._arguments(call)) for call in calls)
+        return tuple(self._made(call, self._id(call), self._arguments(call)) for call in calls)
+
+    def _made(self, call: _Call, id: str, arguments: str) -> ToolCall:
+        return ToolCall(id, call.name, arguments, call.type, merged(call.extras) if call.extras else {})
 
     def _ordered(self) -> list[_Call]:
         indices = [call.index for call in self._calls if call.index is not None]
@@ -146,7 +193,9 @@ class Calls:
         return call.id
 
     def _arguments(self, call: _Call) -> str:
-        if not call.arguments:
-            self._note("tool call without arguments")
-            return "{}"
-        return "".join(call.arguments)
+        """The arguments; a function without parameters is called with none, or with null."""
+        arguments = "".join(call.arguments)
+        if call.type == "custom" or arguments.strip() not in ("", "null"):
+            return arguments
+        self._note("tool call without arguments")
+        return "{}"

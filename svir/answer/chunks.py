@@ -1,53 +1,74 @@
-"""One payload -> one `Chunk`: the typed decoder first, and where it refuses, a tolerant path for that chunk alone.
+"""The fields of a chunk that are read, by the protocol's own names, and the decoder that reads them.
 
-Real servers send what msgspec refuses: a lone half of a surrogate pair, `NaN`, a wrong type in a known field,
-bytes that are not UTF-8. The tolerant path reads such a chunk with the standard library, keeps what fits the
-types and names what it mended, so that one odd field never costs an answer.
+A field that is not here is skipped, and never decoded. What the decoder refuses goes to `tolerant`.
 """
 
 # Annotations are values here: msgspec would have to compile each again.
 
-import json
-import re
 from collections.abc import Callable
-from functools import cache
-from math import isfinite
-from types import NoneType
-from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from .carriers import CARRIERS
+
 DONE = b"[DONE]"
 
 Count = Annotated[int, Meta(ge=0)]
-Note: TypeAlias = Callable[[str], None]
-"""Takes the kind of a repair; raises in strict mode."""
 
 _NOTHING = Raw()
 
-# The parts of a chunk, by the protocol's own names. A field that is not here is skipped, and never decoded.
+
+# A call is kept whole: one with a field that is not here is refused, so that the slow path reads it all.
 
 
-class Function(Struct, gc=False):
+class Function(Struct, gc=False, forbid_unknown_fields=True):
     name: str | None = None
     arguments: Any = None
 
 
-class CallPiece(Struct, gc=False):
+class Custom(Struct, gc=False, forbid_unknown_fields=True):
+    name: str | None = None
+    input: str | None = None
+
+
+class CallPiece(Struct, gc=False, forbid_unknown_fields=True):
     index: int | None = None
     id: str | None = None
+    type: str | None = None
     function: Function | None = None
+    custom: Custom | None = None
 
 
-class Delta(Struct, gc=False):
-    content: str | list[Any] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    reasoning_details: list[Any] | None = None
-    refusal: str | None = None
-    tool_calls: list[CallPiece] | None = None
-    function_call: Function | None = None
+class OddCallPiece(CallPiece):
+    """A piece with more fields than those."""
+
+    extra: dict[str, Any] = {}
+
+
+if TYPE_CHECKING:
+
+    class Delta(Struct):
+        tool_calls: list[CallPiece] | None = None
+        function_call: Function | None = None
+        error: Any = None
+
+        def __init__(self, **fields: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    Delta = msgspec.defstruct(
+        "Delta",
+        [
+            *((carrier.name, carrier.type, None) for carrier in CARRIERS),
+            ("tool_calls", list[CallPiece] | None, None),
+            ("function_call", Function | None, None),
+            ("error", Any, None),
+        ],
+        module=__name__,
+        gc=False,
+    )
 
 
 class PromptDetails(Struct, gc=False):
@@ -65,6 +86,14 @@ class UsageField(Struct, gc=False):
     reasoning_tokens: Count | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
+    # The same in other words: OpenAI's Responses API and Anthropic behind gateways; DeepSeek, Moonshot, Mistral
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    input_tokens_details: PromptDetails | None = None
+    output_tokens_details: CompletionDetails | None = None
+    prompt_cache_hit_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    num_cached_tokens: Count | None = None
 
 
 class Choice(Struct, gc=False):
@@ -72,11 +101,15 @@ class Choice(Struct, gc=False):
     finish_reason: str | None = None
     index: int | None = None
     message: Delta | None = None
+    text: str | None = None
     logprobs: dict[str, Any] | None = None
     content_filter_results: Raw = _NOTHING
     content_filter_offsets: Any = None
     usage: UsageField | None = None
     matched_stop: Any = None
+    stop_reason: Any = None
+    native_finish_reason: Any = None
+    error: Any = None
 
 
 class PromptProgress(Struct, gc=False):
@@ -96,6 +129,11 @@ class Chunk(Struct, gc=False):
     model: str | None = None
     usage: UsageField | None = None
     error: Any = None
+    errors: Any = None
+    success: Any = None
+    base_resp: Any = None
+    error_code: Any = None
+    error_msg: Any = None
     timings: dict[str, Any] | None = None
     prompt_filter_results: list[Any] | None = None
     prompt_annotations: list[Any] | None = None
@@ -107,193 +145,28 @@ decode: Callable[[bytes], Chunk] = msgspec.json.Decoder(Chunk).decode
 decode_string: Callable[[bytes], str] = msgspec.json.Decoder(str).decode
 decode_strings: Callable[[bytes], list[str]] = msgspec.json.Decoder(list[str]).decode
 
+_skip: Callable[[str | bytes], Raw] = msgspec.json.Decoder(Raw).decode
 
-class Unreadable(ValueError):
-    """A payload that is no JSON object.
-
-    Args:
-        text: what it holds; of a JSON string, what that says.
-        broken: whether it is a spoilt chunk: JSON of another kind, or cut. False for plain words.
-    """
-
-    def __init__(self, text: str, *, broken: bool) -> None:
-        super().__init__(text)
-        self.text = text
-        self.broken = broken
+REFUSED = (msgspec.MsgspecError, RecursionError)
+"""What the typed decoders raise for what they do not take."""
 
 
-def unnoted(kind: str, /) -> None:
-    """Takes the repairs of a payload that is only looked at."""
+def is_done(payload: bytes, /) -> bool:
+    """Whether a payload is `[DONE]`, in any case, with blanks or quotes around it."""
+    return payload.strip(b" \t\r\n\"'").upper() == DONE
 
 
-def plain(payload: bytes, note: Note = unnoted, /) -> Any:
-    """A payload as plain data, read with every known tolerance; each one used is given to `note`.
-
-    Raises:
-        Unreadable: the payload is no JSON.
-    """
+def is_json(payload: bytes, /) -> bool:
+    """Whether a payload is JSON by itself."""
     try:
-        text = payload.decode()
-    except UnicodeDecodeError:
-        note("invalid UTF-8")
-        text = payload.decode(errors="replace")
-    try:
-        data = _loads(text, note)
-        return _scrub(data, note, _STREAMED) if "\\u" in text else data
-    except (ValueError, RecursionError):
-        pass  # the parser's error keeps the whole text, and would take it along wherever this one is shown or pickled
-    raise Unreadable(text, broken=text.lstrip()[:1] in ("{", "["))
-
-
-def _loads(text: str, note: Note) -> Any:
-    strange: list[str] = []
-
-    def finite(digits: str) -> float | None:
-        number = float(digits)
-        if isfinite(number):
-            return number
-        strange.append(digits)
-        return None
-
-    try:
-        data = json.loads(text, parse_constant=strange.append, parse_float=finite)
-    except ValueError:
-        strange.clear()
-        data = json.loads(text, strict=False, parse_constant=strange.append, parse_float=finite)
-        note("control character in a string")
-    if strange:
-        note("NaN or Infinity")
-    return data
-
-
-def tolerant(payload: bytes, note: Note, /) -> Chunk:
-    """A chunk from a payload that the typed decoder refused.
-
-    Its streamed strings may still hold halves of surrogate pairs: see `Surrogates`.
-
-    Raises:
-        Unreadable: the payload is no JSON object.
-    """
-    data = plain(payload, note)
-    if isinstance(data, str):
-        raise Unreadable(data, broken=False)
-    if not isinstance(data, dict):
-        raise Unreadable(payload.decode(errors="replace"), broken=True)
-    try:
-        chunk: Chunk = _fit(data, Chunk, "", note)
-    except RecursionError as error:
-        raise Unreadable(payload.decode(errors="replace"), broken=True) from error
-    return chunk
-
-
-def _fit(value: Any, kind: Any, path: str, note: Note) -> Any:
-    """`value` as `kind`; the parts that do not fit are converted or left out, each under its path.
-
-    A struct is fitted field by field, a list item by item. "3" and 3.0 are counts.
-    """
-    kinds = (kind,) if get_origin(kind) is Annotated else get_args(kind) or (kind,)
-    if kind is Any or (value is None and NoneType in kinds):
-        return value
-    options = [option for option in kinds if option is not NoneType]
-    for option in options:
-        if option is Raw:
-            return Raw(json.dumps(value).encode())
-        if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
-            hints = _hints(option)
-            fields = {name: _fit(value[name], hints[name], f"{path}.{name}", note) for name in hints if name in value}
-            return option(**{name: field for name, field in fields.items() if field is not None})
-        if isinstance(value, list) and get_origin(option) is list:
-            return _fit_items(value, get_args(option)[0], path, note)
-        if _converts(value, option, strict=True):
-            return value
-    note(f"{path.lstrip('.')} of a wrong type")
-    lax = [option for option in options if _converts(value, option, strict=False)]
-    return msgspec.convert(value, lax[0], strict=False) if lax else None
-
-
-def _fit_items(values: list[Any], kind: Any, path: str, note: Note) -> list[Any]:
-    if kind is Any:
-        return values
-    fitted = [_fit(value, kind, f"{path}[{n}]", note) for n, value in enumerate(values)]
-    return [item for item in fitted if item is not None]
-
-
-@cache
-def _hints(kind: type[Struct]) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
-
-
-def _converts(value: Any, kind: Any, *, strict: bool) -> bool:
-    try:
-        msgspec.convert(value, kind, strict=strict)
-    except msgspec.ValidationError:
+        return bool(_skip(payload))
+    except REFUSED:
         return False
-    return True
 
 
-_HALF = re.compile("[\ud800-\udfff]")
-
-# Where the strings stand that the next chunk may continue.
-_GOES_ON: dict[str, Any] = {}
-_IN_FUNCTION = {"arguments": _GOES_ON}
-_IN_DELTA = {
-    **dict.fromkeys(("content", "reasoning_content", "reasoning", "refusal"), _GOES_ON),
-    "tool_calls": {"function": _IN_FUNCTION},
-    "function_call": _IN_FUNCTION,
-}
-_STREAMED = {"choices": {"delta": _IN_DELTA, "message": _IN_DELTA}}
-
-
-def _scrub(data: Any, note: Note, streamed: dict[str, Any] | None = None) -> Any:
-    """Halves of surrogate pairs become U+FFFD, but for the strings that the next chunk may continue."""
-    if isinstance(data, dict):
-        below = streamed or {}
-        return {_scrub(key, note): _scrub(value, note, below.get(key)) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_scrub(value, note, streamed or None) for value in data]
-    if isinstance(data, str) and streamed is not _GOES_ON and _HALF.search(data):
-        note("lone surrogate")
-        return _HALF.sub("\ufffd", data)
-    return data
-
-
-class Surrogates:
-    """Joins the halves of a pair that two chunks hold; a half that stays alone becomes U+FFFD."""
-
-    def __init__(self) -> None:
-        self.high: dict[tuple[str, int | None], str] = {}
-        """The high halves that wait, each under the string that it ends: a field's name, and a call's index."""
-
-    def mend(self, chunk: Chunk, note: Note, /) -> None:
-        """Makes the streamed strings that are read encodable; a high half at an end waits for its low half."""
-        for choice in chunk.choices or ():
-            delta = choice.message if choice.delta is None else choice.delta
-            if delta is None or choice.index:
-                continue
-            for name in ("content", "reasoning_content", "reasoning", "refusal"):
-                setattr(delta, name, self._mend((name, None), getattr(delta, name), note))
-            functions = [(piece.index, piece.function) for piece in delta.tool_calls or ()]
-            for index, function in functions or [(0, delta.function_call)]:
-                if function is not None:
-                    function.arguments = self._mend(("arguments", index), function.arguments, note)
-
-    def rest(self) -> Delta:
-        """What the halves stand for that are still alone, now that the stream is over.
-
-        Arguments that end so are no JSON, with half a character more or without.
-        """
-        strings: dict[str, Any] = {name: "\ufffd" for name, _ in self.high if name != "arguments"}
-        self.high.clear()
-        return Delta(**strings)
-
-    def _mend(self, key: tuple[str, int | None], text: Any, note: Note) -> Any:
-        if not isinstance(text, str) or not text:
-            return text
-        text = self.high.pop(key, "") + text
-        if _HALF.search(text):
-            note("lone surrogate")
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-            if "\ud800" <= text[-1] <= "\udbff":
-                self.high[key] = text[-1]
-                text = text[:-1]
-        return _HALF.sub("\ufffd", text)
+def is_object(text: str, /) -> bool:
+    """Whether a text is a whole JSON object."""
+    try:
+        return text.lstrip()[:1] == "{" and bool(_skip(text))
+    except (*REFUSED, UnicodeEncodeError):
+        return False

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ProtocolError, clip
 from ..events import Model
-from . import chunks
+from . import tolerant
 
 # There is no standard field for what a model is for. `mode` is LiteLLM's.
 _NO_CHAT = r"(?i)embed|rerank|\bbge\b|\bclip\b|whisper|\btts|\basr\b|speech|audio|image|flux|sdxl|diffusion|moderation"
@@ -23,8 +23,8 @@ def listed(document: bytes, /) -> list[Model]:
     if not document.strip():
         return []
     try:
-        data = chunks.plain(document)
-    except chunks.Unreadable as error:
+        data = tolerant.plain(document)
+    except tolerant.Unreadable as error:
         raise ProtocolError(f"expected a list of models, got {clip(error.text)!r}") from error
     entries = data if isinstance(data, list) else _entries(data)
     if not isinstance(entries, list):

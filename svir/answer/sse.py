@@ -3,18 +3,32 @@
 Lines end in LF, CR or CRLF, on bytes: a JSON string may hold U+2028 or U+0085, which `str.splitlines` would cut at.
 A block in which whole events lie is cut at its blank lines in one go; everything else goes line by line. Both are
 linear: an unfinished line is kept in pieces and joined once.
+
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 from ..errors import TooLargeError
 
+BEFORE, AFTER = b"data: ", b"\n\n"
+"""What stands around the payload of a plain event, as most servers write it."""
+
+_BETWEEN = AFTER + BEFORE
 _BOM = b"\xef\xbb\xbf"
+_PINGS = (b"ping", b"heartbeat", b"keepalive", b"keep-alive", b"keep_alive")
 _LINES = 4096
 """Lines of one event that are kept apart: short ones would cost forty times their size."""
+
+
+Test: TypeAlias = Callable[[bytes], bool]
+
+
+def _never(payload: bytes) -> bool:
+    return False
 
 
 class Failure(bytes):
@@ -29,94 +43,167 @@ class Stray(bytes):
     """A line that is no field of the format, which the standard ignores: perhaps JSON or HTML without framing."""
 
 
+class Ping(bytes):
+    """The data of an event whose name says that it is a keep-alive."""
+
+
+class Line(bytes):
+    """A line of data that is a payload by itself, in an event of several: some servers put one line end between events
+    (GLM-4.7 and Kimi-K2.5 behind gateways)."""
+
+
 class Unterminated(bytes):
     """The data of a last event whose blank line never came."""
 
 
-def payloads(
-    blocks: Iterable[bytes], /, *, last: bytes = b"", limit: int = 64 * 2**20
-) -> Iterator[bytes | list[bytes]]:
-    """The payload of each event, as soon as its blank line is there.
+class Run:
+    """The events that lie whole in one block.
+
+    Attributes:
+        events: their bytes, from the first `data: ` to the last blank line.
+    """
+
+    __slots__ = ("_event", "_pieces", "events")
+
+    def __init__(self, events: bytes, event: _Event) -> None:
+        self.events = events
+        self._event = event
+        self._pieces: list[bytes] | None = None
+
+    def split(self) -> list[bytes]:
+        """Their payloads if each is plain; if not, pieces that hold line ends."""
+        if self._pieces is None:
+            self._pieces = self.events[len(BEFORE) : -len(AFTER)].split(_BETWEEN)
+        return self._pieces
+
+    def payloads(self) -> Iterable[bytes]:
+        """Their payloads, in order. May be called once, and before the next block."""
+        run = self.split()
+        if b"".join(run).find(b"\n") < 0 and b"" not in run:  # (`count` takes ten times as long)
+            return run
+        return self._by_line()  # comments, names, or data in several lines lie between
+
+    def _by_line(self) -> Iterator[bytes]:
+        for line in self.events[:-1].split(b"\n"):
+            yield from self._event.feed(line)
+
+
+class Decoder:
+    """Takes the blocks of one body, in order.
 
     Args:
-        blocks: the body, cut anywhere.
-        last: a payload behind which nothing is expected: it is handed on when its line is complete, because
-            some servers hold the blank line, or the connection, back.
         limit: bytes that one event may take, its blank line not included.
+        is_last: whether nothing is expected behind a payload: it is handed on when its line is complete, because some
+            servers hold the blank line, or the connection, back.
+        is_whole: whether a line of data is a payload by itself. Where the first line of an event is, the others are
+            not joined with it.
 
-    Yields:
-        Plain `bytes` for the data of an event, several lines joined by LF, empty ones left out; a list of them where
-        one block completes several; and in their place `Failure`, `Comment`, `Stray` and `Unterminated`. The `id` and
-        `retry` fields are passed over, and so are event names other than `error`: the payload decides what it is.
-
-    Raises:
-        TooLargeError: an event or a line over `limit`.
-
-    Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.
+    Attributes:
+        idle: whether the next block begins an event.
     """
-    event = _Event(last, limit)
-    tail: list[bytes] = []
-    size = 0
-    after_cr = pending = False
-    for block in _without_bom(iter(blocks)):
-        if not pending:
+
+    def __init__(self, *, limit: int = 64 * 2**20, is_last: Test = _never, is_whole: Test = _never) -> None:
+        self.idle: bool = False
+        self._limit = limit
+        self._event = _Event(limit, is_last, is_whole)
+        self._start: bytes | None = b""
+        self._tail: list[bytes] = []
+        self._size = 0
+        self._after_cr = False
+
+    def feed(self, block: bytes, /) -> Iterable[bytes | Run]:
+        """The payloads that a block completes, one by one; to be read before the next block.
+
+        Returns:
+            Plain `bytes` for the data of an event, several lines joined by LF, empty ones left out; a `Run` where the
+            block holds several events; and in their place `Failure`, `Ping`, `Line`, `Comment` and `Stray`. The `id`
+            and `retry` fields are passed over, and so are other names of events: the payload decides what it is.
+
+        Raises:
+            TooLargeError: an event or a line over the limit.
+        """
+        if self.idle:
             # Mostly a block is one HTTP chunk, and that one event. (`find`, because `in` takes twice as long.)
             line, _, rest = block.partition(b"\n")
-            if rest == b"\n" and line[:6] == b"data: " and 6 < len(line) < limit and line.find(b"\r") < 0:
-                yield line[6:]
-                continue
-        pending = True
-        if after_cr and block:
+            if rest == b"\n" and line[:6] == BEFORE and 6 < len(line) < self._limit and line.find(b"\r") < 0:
+                return (line[6:],)
+        elif (tail := self._tail) and block.find(b"\n") < 0 and block.find(b"\r") < 0:
+            tail.append(block)
+            self._size = size = self._size + len(block)
+            if size > self._limit:
+                raise _too_large(self._limit)
+            return ()
+        return self._feed(block)
+
+    def _feed(self, block: bytes) -> Iterator[bytes | Run]:
+        if self._start is not None:
+            # One byte order mark at the very start is no part of the stream, however it is cut.
+            self._start += block
+            if len(self._start) < len(_BOM) and _BOM.startswith(self._start):
+                return
+            block, self._start = self._start.removeprefix(_BOM), None
+        self.idle = False
+        event, tail = self._event, self._tail
+        if self._after_cr and block:
             block = block.removeprefix(b"\n")
-            after_cr = False
+            self._after_cr = False
         if tail:
             tail.append(block)
-            size += len(block)
-            if b"\n" not in block and b"\r" not in block:
-                if size > limit:
-                    raise _too_large(limit)
-                continue
             block = b"".join(tail)
             tail.clear()
-        if event.open or block[:6] != b"data: " or b"\r" in block or len(block) > limit:
-            after_cr = after_cr or block[-1:] == b"\r"
+        if event.open or block[:6] != BEFORE or b"\r" in block or len(block) > self._limit:
+            self._after_cr = self._after_cr or block[-1:] == b"\r"
             *lines, rest = _cut(block)
-            for line in lines:
-                yield from event.feed(line)
         else:
-            whole, blank, rest = block.rpartition(b"\n\n")
-            if blank:
-                run = whole[6:].split(b"\n\ndata: ")
-                if b"".join(run).find(b"\n") < 0 and b"" not in run:  # (`count` takes ten times as long)
-                    yield run[0] if len(run) == 1 else run
+            first, last = block.find(AFTER), block.rfind(AFTER)
+            if first >= 0:
+                if first == last and block.find(b"\n") == first > len(BEFORE):
+                    yield block[len(BEFORE) : first]
                 else:
-                    # Comments, names, or data in several lines lie between.
-                    for line in (*whole.split(b"\n"), b""):
-                        yield from event.feed(line)
-            *lines, rest = rest.split(b"\n")
-            for line in lines:
-                yield from event.feed(line)
-        size = event.size + len(rest)
-        if size > limit:
-            raise _too_large(limit)
+                    yield Run(block[: last + len(AFTER)], event)
+                block = block[last + len(AFTER) :]
+            *lines, rest = block.split(b"\n")
+        for line in lines:
+            yield from event.feed(line)
+        self._size = event.size + len(rest)
+        if self._size > self._limit:
+            raise _too_large(self._limit)
         if rest:
             tail.append(rest)
-        pending = bool(rest or event.open or after_cr)
-    if tail:
-        yield from event.feed(b"".join(tail))
-    yield from event.end()
+        self.idle = not (rest or event.open or self._after_cr)
+
+    def end(self) -> Iterator[bytes]:
+        """The body is over: what is pending is handed on, because gateways leave out the last blank line."""
+        if self._start:
+            self._tail.append(self._start)
+        rest, self._start = b"".join(self._tail), None
+        self._tail.clear()
+        if rest:
+            yield from self._event.feed(rest)
+        yield from self._event.end()
+
+
+def payloads(blocks: Iterable[bytes], /, **options: Any) -> Iterator[bytes]:
+    """The payloads of a whole body, one by one. Options and errors as `Decoder`."""
+    decoder = Decoder(**options)
+    for block in blocks:
+        for got in decoder.feed(block):
+            yield from got.payloads() if isinstance(got, Run) else (got,)
+    yield from decoder.end()
 
 
 class _Event:
     """The event under construction."""
 
-    def __init__(self, last: bytes, limit: int) -> None:
+    def __init__(self, limit: int, is_last: Test, is_whole: Test) -> None:
         self.open = False
         self.size = 0
-        self._last = last
         self._limit = limit
+        self._is_last = is_last
+        self._is_whole = is_whole
         self._data: list[bytes] = []
-        self._failed = False
+        self._by_line = False
+        self._kind: type[bytes] = bytes
 
     def feed(self, line: bytes) -> Iterator[bytes]:
         """One line without its end; an empty one completes the event."""
@@ -129,11 +216,16 @@ class _Event:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
+            if len(self._data) == 1 and self._kind is bytes and self._is_whole(self._data[0]):
+                self._by_line = True
+                yield from self._close(Line)
             self.open = True
             self.size += len(line) + 1
             self._data.append(value)
-            if value == self._last and len(self._data) == 1 and value:
+            if len(self._data) == 1 and value and self._is_last(value):
                 yield from self._close(bytes)
+            elif self._by_line and self._is_whole(value):
+                yield from self._close(Line)
             elif len(self._data) == _LINES:
                 self._data = [b"\n".join(self._data)]
         elif not name:
@@ -141,24 +233,25 @@ class _Event:
         elif name == b"event":
             self.open = True
             self.size += len(line) + 1
-            self._failed = value == b"error"
+            self._kind = Failure if value == b"error" else Ping if value.strip().lower() in _PINGS else bytes
         elif name == b"error":
             yield Failure(value)
         elif name not in (b"id", b"retry"):
             yield Stray(line)
 
     def end(self) -> Iterator[bytes]:
-        """The body is over: what is pending is handed on, because gateways leave out the last blank line."""
         return self._close(Unterminated)
 
     def _close(self, kind: type[bytes]) -> Iterator[bytes]:
+        """The event as it is; `kind` says how a plain one ended."""
         payload = b"\n".join(self._data)
-        failed = self._failed
-        self.open = self._failed = False
+        kind = kind if self._kind is bytes else self._kind
+        self.open = False
         self.size = 0
+        self._kind = bytes
         self._data.clear()
-        if payload or failed:
-            yield Failure(payload) if failed else payload if kind is bytes else kind(payload)
+        if payload or kind is Failure:
+            yield payload if kind is bytes else kind(payload)
 
 
 def _cut(block: bytes) -> list[bytes]:
@@ -167,16 +260,6 @@ def _cut(block: bytes) -> list[bytes]:
     if block[-1:] in (b"\n", b"\r"):
         lines.append(b"")
     return lines or [b""]
-
-
-def _without_bom(blocks: Iterator[bytes]) -> Iterable[bytes]:
-    """One byte order mark at the very start is no part of the stream, however it is cut."""
-    head = b""
-    for block in blocks:
-        head += block
-        if len(head) >= len(_BOM) or not _BOM.startswith(head):
-            break
-    return chain((head.removeprefix(_BOM),), blocks)
 
 
 def _too_large(limit: int) -> TooLargeError:

@@ -16,10 +16,11 @@ from msgspec import MsgspecError
 from msgspec.json import encode
 
 from ..events import Event, Reasoning, Refusal, Text, ToolCallDelta
-from . import chunks
-from .chunks import Chunk, Delta, Function, Surrogates, decode_string
-from .draft import Draft
-from .reasoning import ThinkTags
+from . import carriers, chunks, sse
+from .carriers import ThinkTags
+from .chunks import Chunk, Custom, Delta, Function, decode_string
+from .tolerant import Surrogates
+from .turn import Turn
 
 _LONGEST = 64 * 2**10
 """Bytes of a payload that a template is made of: a token has fewer."""
@@ -44,15 +45,33 @@ class Template:
         mark: what sends a string that holds it the long way: its chunk is read whole.
     """
 
-    __slots__ = ("_joint", "_mark", "_start", "_stop", "event", "head", "parts", "tail")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_block_start",
+        "_block_stop",
+        "_head",
+        "_joint",
+        "_mark",
+        "_start",
+        "_stop",
+        "_tail",
+        "event",
+        "head",
+        "parts",
+        "tail",
+    )
 
     def __init__(self, head: bytes, tail: bytes, parts: list[str], event: Callable[[str], Event], mark: str) -> None:
         self.parts: list[str] = parts
         self.event: Callable[[str], Event] = event
         self.head: bytes = head
         self.tail: bytes = tail
+        self._head, self._tail = head + b'"', b'"' + tail
         self._start, self._stop = len(head), -len(tail)
-        self._joint = tail + b"\n" + head
+        self._before, self._after = sse.BEFORE + self._head, self._tail + sse.AFTER
+        self._block_start, self._block_stop = len(sse.BEFORE) + len(head), -len(tail) - len(sse.AFTER)
+        self._joint = tail + sse.AFTER + sse.BEFORE + head
         self._mark = mark
 
     def is_of(self, payload: bytes, /) -> bool:
@@ -62,44 +81,47 @@ class Template:
         except MsgspecError:
             return False
 
-    def strings(self, run: Sequence[bytes], at: int, /) -> list[str]:
-        """The strings of the payloads from a place on, up to one that is not like the others; none is empty."""
-        strings: list[str] = []
-        if len(run) > 1:
-            run = run[at:]
-            if not self._cut_out(run[0]) or (at <= 1 and (strings := self._of_all(run))):
-                return strings
-        for payload in run:
-            try:
-                text = decode_string(self._cut_out(payload))
-            except MsgspecError:
-                break
-            if not text or self._mark in text:
-                break
-            strings.append(text)
-        return strings
+    def text(self, payload: bytes, /) -> str:
+        """The string of a payload that is the chunk of the template with another one; "" for any other payload."""
+        if payload.startswith(self._head) and payload.endswith(self._tail):
+            return self._decoded(payload[self._start : self._stop])
+        return ""
 
-    def _cut_out(self, payload: bytes) -> bytes:
-        """What stands in the place of the string, nothing when the payload is another around it."""
-        if payload.startswith(self.head) and payload.endswith(self.tail):
-            return payload[self._start : self._stop]
-        return b""
+    def text_of_block(self, block: bytes, /) -> str:
+        """The same of a block that is the event of one payload and nothing else."""
+        if block.startswith(self._before) and block.endswith(self._after):
+            return self._decoded(block[self._block_start : self._block_stop])
+        return ""
 
-    def _of_all(self, run: Sequence[bytes]) -> list[str]:
-        """The strings of payloads that are all alike, decoded in one go.
+    def texts_of_run(self, run: sse.Run, /) -> list[str]:
+        """The strings of events that are all alike, decoded in one go; none when one is not.
 
-        Put together again they must give what came. No JSON string has a line feed in it, so that as many strings as
-        payloads prove that there is just one in each.
+        Put together again they must give what came. No JSON string has a line end in it, so that as many strings as
+        events prove that there is just one in each.
         """
-        pieces = [payload[self._start : self._stop] for payload in run]
-        if self.head + self._joint.join(pieces) + self.tail != b"\n".join(run):
+        start, stop = self._start, self._stop
+        pieces = [payload[start:stop] for payload in run.split()]
+        if sse.BEFORE + self.head + self._joint.join(pieces) + self.tail + sse.AFTER != run.events:
             return []
         try:
             strings = chunks.decode_strings(b"[%b]" % b",\n".join(pieces))
         except MsgspecError:
             return []
-        alike = len(strings) == len(run) and "" not in strings and self._mark not in "".join(strings)
+        alike = len(strings) == len(pieces) and "" not in strings and self._mark not in "".join(strings)
         return strings if alike else []
+
+    def _cut_out(self, payload: bytes) -> bytes:
+        """What stands in the place of the string, nothing when the payload is another around it."""
+        if payload.startswith(self._head) and payload.endswith(self._tail):
+            return payload[self._start : self._stop]
+        return b""
+
+    def _decoded(self, string: bytes) -> str:
+        try:
+            text = decode_string(string)
+        except MsgspecError:
+            return ""
+        return "" if self._mark in text else text
 
 
 class Padded(Template):
@@ -116,27 +138,41 @@ class Padded(Template):
         self, head: bytes, middle: bytes, tail: bytes, parts: list[str], event: Callable[[str], Event], mark: str
     ) -> None:
         super().__init__(head, tail, parts, event, mark)
+        self._tail, self._after = tail, tail + sse.AFTER
         self._middle = middle
 
     def _cut_out(self, payload: bytes) -> bytes:
-        text, found, padding = super()._cut_out(payload).partition(self._middle)
-        return text if found and (padding.isalnum() or not padding) else b""
+        return self._unpadded(super()._cut_out(payload))
 
-    def _of_all(self, run: Sequence[bytes]) -> list[str]:
+    def _decoded(self, string: bytes) -> str:
+        string, found, padding = string.partition(self._middle)
+        if not padding.isalnum() and (padding or not found):
+            return ""
+        try:
+            text = decode_string(string)
+        except MsgspecError:
+            return ""
+        return "" if self._mark in text else text
+
+    def texts_of_run(self, run: sse.Run, /) -> list[str]:
         return []
+
+    def _unpadded(self, string: bytes) -> bytes:
+        text, found, padding = string.partition(self._middle)
+        return text if found and (padding.isalnum() or not padding) else b""
 
 
 class Templates:
     """The template for the next payload: `now`, if there is one.
 
     Args:
-        draft: the answer so far.
+        turn: the answer so far.
         tags: the think tags in its text, `None` when those are text.
         surrogates: what of a character waits for its other half.
     """
 
-    def __init__(self, draft: Draft, tags: ThinkTags | None, surrogates: Surrogates) -> None:
-        self._draft = draft
+    def __init__(self, turn: Turn, tags: ThinkTags | None, surrogates: Surrogates) -> None:
+        self._turn = turn
         self._tags = tags
         self._surrogates = surrogates
         self._inside = False
@@ -151,7 +187,7 @@ class Templates:
             payload: the chunk as it came.
             events: what it brought.
         """
-        now, tags, count = self.now, self._tags, self._draft.events
+        now, tags, count = self.now, self._tags, self._turn.events
         if now is None and count < self._next:
             return
         idle = not self._surrogates.high and (tags is None or not tags.held)
@@ -177,7 +213,7 @@ class Templates:
         if self._tags is not None and place[1] == "content":
             if not isinstance(event, Reasoning if self._inside else Text):
                 return None  # a chunk with a tag at its end brought the kind of piece that the next one will not
-            mark = "<"
+            mark = "<" if self._tags.on else mark
         head, tail = around
         if before is not None and before.head == head and (padding := _padding(payload, head, before.tail, tail)):
             return Padded(head, *padding, *into, mark)
@@ -187,30 +223,35 @@ class Templates:
         """What takes the pieces of such events, and what makes the next one."""
         match event:
             case Text():
-                return self._draft.texts, Text
+                return self._turn.texts, Text
             case Reasoning():
-                return self._draft.reasonings, Reasoning
+                return self._turn.reasonings, Reasoning
             case Refusal():
-                return self._draft.refusals, Refusal
+                return self._turn.refusals, Refusal
             case ToolCallDelta(index, id, ""):
-                return self._draft.calls.pieces(index), partial(ToolCallDelta, index, id, "")
+                return self._turn.calls.pieces(index), partial(ToolCallDelta, index, id, "")
         return None
 
 
-def _place(chunk: Chunk) -> tuple[Delta | Function, str] | None:
+def _place(chunk: Chunk) -> tuple[Delta | Function | Custom, str] | None:
     """What holds the one string of a chunk that brings something, and its name; none when a list grows with it."""
     choice = chunk.choices[0] if chunk.choices and len(chunk.choices) == 1 else None
     if choice is None or choice.delta is None or choice.logprobs or chunk.error is not None:
         return None
     delta = choice.delta
-    names = ("content", "reasoning_content", "reasoning", "reasoning_details", "refusal")
-    places: list[tuple[Delta | Function, str]] = [(delta, name) for name in names]
-    places += [(piece.function, "arguments") for piece in delta.tool_calls or () if piece.function is not None]
+    places: list[tuple[Delta | Function | Custom, str]] = [(delta, name) for name in carriers.NAMED]
+    for piece in delta.tool_calls or ():
+        if (piece.function is not None and piece.function.name) or (piece.custom is not None and piece.custom.name):
+            return None  # a name may begin another call
+        if piece.function is not None:
+            places.append((piece.function, "arguments"))
+        if piece.custom is not None:
+            places.append((piece.custom, "input"))
     found = [place for place in places if getattr(*place)]
     return found[0] if len(found) == 1 and isinstance(getattr(*found[0]), str) else None
 
 
-def _around(payload: bytes, holder: Delta | Function, name: str) -> tuple[bytes, bytes] | None:
+def _around(payload: bytes, holder: Delta | Function | Custom, name: str) -> tuple[bytes, bytes] | None:
     """What stands before and behind a string in a payload.
 
     The proof is another string in its place: when the decoder finds just that one under the name, what stood there is
@@ -237,6 +278,8 @@ def _padding(payload: bytes, head: bytes, one: bytes, two: bytes) -> tuple[bytes
     """
     middle = _shared(one, two).rstrip(_LETTERS)
     end = _shared(one[::-1], two[::-1])[::-1].lstrip(_LETTERS)
+    if end[1:].lstrip()[:1] == b":":
+        return None  # a name: another one may be read
     if middle[-1:] != b'"' or end[:1] != b'"' or len(middle) + len(end) > min(len(one), len(two)):
         return None
     text = payload[len(head) : -len(two)]

@@ -1,307 +1,604 @@
-"""Blocks -> events, in order: what each payload is, and what the end of them means."""
+"""The answer so far: takes its chunks apart, makes their events, and knows what the end of them adds up to.
+
+State that outlives a failure lives here: whatever breaks the stream, `Turn.completion` is what came before.
+"""
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Any
 
-import msgspec
+from msgspec import structs
+from msgspec.json import encode
 
-from .. import errors
-from ..errors import Detail, ProtocolError, StreamError, SvirError, TooLargeError, TruncatedError, clip
-from ..events import Completion, Event, Metrics, Progress
-from ..limits import Limits
-from . import chunks, failure, sse
-from .chunks import DONE, Chunk
-from .draft import Draft
-from .reasoning import ThinkTags
-from .template import Templates
-from .unpack import Unpacker, numbered
+from ..errors import ProtocolError, StreamError, TruncatedError, clip
+from ..events import (
+    Completion,
+    Event,
+    FilterReport,
+    Metrics,
+    Progress,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    Usage,
+)
+from . import carriers, failure, tolerant
+from .calls import Calls
+from .carriers import ThinkTags
+from .chunks import CallPiece, Choice, Chunk, Delta, UsageField
 
-_STRAY = "line that is no field"
-_STRAY_LIMIT = 64 * 2**10
-"""Bytes of such lines that are kept: an error without framing is read from them."""
+_RUNNABLE = ("done", "calls")
+_WEIGHTS = {"done": 0, "unknown": 1, "calls": 2, "cut": 3, "blocked": 3, "failed": 4}
+"""Which of two finish reasons wins: the greater one. After those that cut, no call is executable, even one whose
+arguments parse (SGLang closes the brackets of arguments that `length` cut)."""
 
-_REFUSED = (msgspec.MsgspecError, RecursionError)
-"""What the typed decoder raises for a chunk that it does not take."""
+_OTHERS = tuple(name for name in carriers.NAMED if name not in ("content", "refusal"))
+_others_of = attrgetter(*_OTHERS)
+_NO_OTHERS = (None,) * len(_OTHERS)
 
-_KEEPALIVE = re.compile(rb"keepalive (\d{1,18})/(\d{1,18})\s*\Z")
+_TELLING = ("error", "errors", "success", "base_resp", "error_code", "error_msg")
+_telling_of = attrgetter(*_TELLING)
+_NOT_TELLING = (None,) * len(_TELLING)
+
+# What is no news: the type of the object, and padding that hides how long a token is (OpenAI, Mistral).
+_KNOWN = {*Chunk.__struct_fields__, "object", "obfuscation", "p"} - {"base_resp"}
+_KNOWN_IN_CHOICE = {*Choice.__struct_fields__} - {"native_finish_reason", "stop_reason"}
+_KNOWN_IN_DELTA = {*Delta.__struct_fields__, "role"}
+
+_NAMED_CHOICES = 8
+"""Choices that are not read and are named as such."""
 
 
 class Turn:
-    """One answer as it grows.
+    """What the chunks of one answer brought so far, and what it adds up to.
 
     Args:
-        strict: raise for every breach of the protocol instead of listing it in `repairs`.
-        think_tags: whether `<think>` in the text marks reasoning.
-        limits: bounds on an event and on the number of tool calls.
-        tap: called with each payload before it is decoded.
-        clock: monotonic seconds.
-        started: when the request began on that clock, now by default.
-        transport: gives what the connection knows of the call, for `Completion.metrics`.
+        strict: raise `ProtocolError` for a breach of the protocol instead of listing it.
+        tags: the think tags in the text, `None` when those are text.
+        max_calls: how many tool calls it may hold.
+        request_id: the server's name for the request.
+        started: when the request began, in monotonic seconds.
+        metrics: what the connection knows of the call.
         repairs: what was already repaired before the answer came.
-        request_id: goes into the errors.
     """
 
     def __init__(
         self,
         *,
-        strict: bool = False,
-        think_tags: bool = True,
-        limits: Limits = Limits(),
-        tap: Callable[[bytes], object] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        started: float | None = None,
-        transport: Callable[[], Metrics] = Metrics,
-        repairs: Iterable[str] = (),
-        request_id: str = "",
+        strict: bool,
+        tags: ThinkTags | None,
+        max_calls: int,
+        started: float,
+        metrics: Metrics,
+        repairs: Iterable[str],
+        request_id: str,
     ) -> None:
-        self._limits = limits
-        self._tap = tap
         self._request_id = request_id
-        self._draft = Draft(
-            strict=strict,
-            max_calls=limits.tool_calls,
-            started=clock() if started is None else started,
-            transport=transport,
-            repairs=repairs,
-        )
-        self._clock = clock
-        self._surrogates = chunks.Surrogates()
-        tags = ThinkTags() if think_tags else None
-        self._unpacker = Unpacker(self._draft, tags)
-        self._templates = Templates(self._draft, tags, self._surrogates)
-        self._strays: list[bytes] = []
-        self._stray_bytes = 0
-
-    def events(
-        self, blocks: Iterable[bytes], /, *, framed: bool = True, ended: Callable[[bool], object] = bool
-    ) -> Generator[Event, None, None]:
-        """The events of a stream; the last one is the `Completion`.
-
-        Args:
-            blocks: the body, cut anywhere.
-            framed: whether the end of `blocks` is the end that the HTTP framing announced (the last chunk, the
-                Content-Length); without it a body that only stops proves nothing.
-            ended: called when nothing more will be read, with whether the answer is whole; its first call counts.
-
-        Raises:
-            ServerStreamError: the server reported a failure; `StreamOverflowError` for a context overflow.
-            TruncatedError: the stream ended before the answer.
-            ProtocolError: bytes that no rule allows; in strict mode every breach of the protocol.
-            TooLargeError: one of the `Limits` was passed.
-
-        Each carries the answer so far.
-        """
-        draft, tap, templates, take = self._draft, self._tap, self._templates, self._unpacker.take
-        done = False
-        try:
-            for got in sse.payloads(blocks, last=DONE, limit=self._limits.event):
-                run: Sequence[bytes]
-                if isinstance(got, list):
-                    run = got
-                elif got.__class__ is bytes:
-                    run = (got,)
-                else:
-                    yield from self._aside(got)
-                    run = self._last(got)
-                draft.now = self._clock()
-                at, count = 0, len(run)
-                while at < count:
-                    template = templates.now
-                    if template is not None and (texts := template.strings(run, at)):
-                        at += len(texts)
-                        draft.events += len(texts)
-                        draft.count_shown(len(texts))
-                        append, event = template.parts.append, template.event
-                        for text in texts:
-                            append(text)
-                            yield event(text)
-                        continue
-                    payload = run[at]
-                    at += 1
-                    chunk = self._read(payload)
-                    if chunk is None:
-                        done = True
-                        break
-                    events = take(chunk)
-                    yield from events
-                    if chunk.error is not None or chunk.choices is None:
-                        self._raise_reported(payload)
-                    if tap is None:
-                        templates.learn(payload, chunk, events)
-                if done:
-                    break
-            ended(True)
-            yield from self._end(done=done, framed=framed)
-        except SvirError as error:
-            ended(False)
-            yield from self._unpacker.rest(self._surrogates.rest())
-            self._attach(error)
-            raise
-        finally:
-            ended(False)
-
-    def whole(
-        self, read: Callable[[], bytes], /, *, ended: Callable[[bool], object] = bool
-    ) -> Generator[Event, None, None]:
-        """The events of an answer that came as one `chat.completion` JSON document (`stream=False`).
-
-        Args:
-            read: gives the document.
-            ended: as for `events`.
-
-        Raises:
-            ServerStreamError: the document is an error object.
-            ProtocolError: it is no JSON object.
-        """
-        try:
-            document = read()
-            ended(True)
-            self._draft.now = self._clock()
-            self._draft.events += 1
-            if self._tap is not None:
-                self._tap(document)
-            self._draft.chunks += 1
-            try:
-                chunk = chunks.tolerant(document, self._draft.note)
-            except chunks.Unreadable as error:
-                raise self._unreadable(error, document) from error
-            for choice in chunk.choices or ():
-                choice.delta, choice.message = numbered(choice.message or choice.delta), None
-            self._surrogates.mend(chunk, self._draft.note)
-            yield from self._unpacker.take(chunk)
-            self._raise_reported(document)
-            yield from self._end(done=True, framed=True)
-        except SvirError as error:
-            yield from self._unpacker.rest(self._surrogates.rest())
-            self._attach(error)
-            raise
-        finally:
-            ended(False)
-
-    def seen(self) -> tuple[int, int]:
-        """How many events came, and how many of them showed something."""
-        return self._draft.events, self._draft.shown
+        self._strict = strict
+        self._tags = tags
+        self._repairs = dict.fromkeys(repairs, "")
+        # What came
+        self._id = ""
+        self._model = ""
+        self._spare_id = self._spare_model = ""
+        self._named = False
+        self._choice_read: int | None = None
+        self._instead = b""
+        self._others: set[int] = set()
+        self._others_said = False
+        self.texts: list[str] = []
+        self.reasonings: list[str] = []
+        self.refusals: list[str] = []
+        self._carrier = ""
+        self._items: dict[str, list[Any]] = {}
+        self._content_came = False
+        self._extra: dict[str, Any] = {}
+        self.calls: Calls = Calls(self.note, max_calls)
+        self._logprobs: list[Any] = []
+        self._reports: list[FilterReport] = []
+        self._last_written: tuple[bytes, Any] = (b"", None)
+        self._last_verdict: tuple[Any, Any] = (None, None)
+        self._usage: Usage | None = None
+        self._timings: dict[str, Any] | None = None
+        # How much, and when
+        self._metrics = metrics
+        self.events = self.keepalives = self.chunks = self.bytes = 0
+        self.shown: int = 0
+        """Chunks that showed something."""
+        self.now = started
+        """When the last bytes came."""
+        self.first_byte: float | None = None
+        self._started = started
+        self._first_shown: float | None = None
+        self.last_shown: float = started
+        # How it ended
+        self.doubtful: bool = False
+        """Whether the last chunk may report a failure."""
+        self.finish_reason: str | None = None
+        self._group = ""
+        self._failed: tuple[str, str] | None = None
+        self._matched_stop: Any = None
+        self._annotated = False
+        self._blocked = False
+        self._complete = False
+        self._finished: tuple[ToolCall, ...] | None = None
 
     @property
     def completion(self) -> Completion:
         """The answer so far."""
-        return self._draft.completion
+        runs = self._complete and self._group in _RUNNABLE and not self._blocked
+        calls = self.calls.so_far() if self._finished is None else self._finished
+        first, byte = self._first_shown, self.first_byte
+        speed, unit = self._speed()
+        fields, extra = self._fields()
+        if calls and not self.texts and not self._content_came:
+            fields["content"] = None
+        return Completion(
+            id=self._id or self._spare_id,
+            model=self._model or self._spare_model,
+            text="".join(self.texts),
+            reasoning="".join(self.reasonings),
+            refusal="".join(self.refusals),
+            tool_calls=calls if runs else (),
+            unfinished_calls=() if runs else calls,
+            finish_reason=self.finish_reason,
+            usage=self._usage,
+            speed=speed,
+            speed_unit=unit,
+            timings=self._timings,
+            logprobs=tuple(self._logprobs),
+            filter_reports=tuple(self._reports),
+            blocked=self._blocked,
+            matched_stop=self._matched_stop,
+            complete=self._complete,
+            repairs=tuple(kind + where for kind, where in self._repairs.items()),
+            metrics=structs.replace(
+                self._metrics,
+                first_byte=None if byte is None else byte - self._started,
+                first_token=None if first is None else first - self._started,
+                bytes=self.bytes,
+                events=self.events,
+                keepalives=self.keepalives,
+            ),
+            reasoning_carrier=self._carrier,
+            message_fields=fields,
+            extra=extra,
+            request_id=self._request_id,
+        )
 
-    def _attach(self, error: SvirError) -> None:
-        error.request_id = error.request_id or self._request_id
-        if error.completion is None and (self._draft.events or self._draft.keepalives):
-            error.completion = self.completion
+    def _fields(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What goes back with the message as it came, and what else the server said."""
+        back: dict[str, Any] = {}
+        message = dict(self._extra.get("message", ()))
+        for name, pieces in self._items.items():
+            carrier = carriers.NAMED[name]
+            (back if carrier.back else message)[name] = carrier.join(pieces)
+        return back, self._extra | {"message": message} if message else dict(self._extra)
 
-    # What is no plain payload
+    def note(self, kind: str, *, here: bool = True) -> None:
+        """Lists a repair once, with the event at which it was first needed."""
+        where = f" at event {self.events}" if here else ""
+        if self._strict:
+            raise ProtocolError(f"expected what the protocol allows, got: {kind}{where}")
+        self._repairs.setdefault(kind, where)
 
-    def _aside(self, payload: bytes) -> list[Event]:
-        """Comments, lines that are no field, reported failures."""
-        if isinstance(payload, sse.Comment):
-            self._draft.keepalives += 1
-            found = _KEEPALIVE.search(payload)
-            return [Progress(int(found[1]), int(found[2]))] if found else []
-        if isinstance(payload, sse.Stray):
-            if self._stray_bytes < _STRAY_LIMIT:
-                self._strays.append(payload[:_STRAY_LIMIT])
-            self._stray_bytes += len(payload) + 1
-            if self._stray_bytes > self._limits.unframed:
-                limit = f"{self._limits.unframed} bytes (Limits.unframed)"
-                raise TooLargeError(f"expected lines that are no event to take at most {limit}, got more")
-            if self._draft.chunks:
-                self._draft.note(_STRAY)
-        elif isinstance(payload, sse.Failure):
-            self._draft.events += 1
-            raise self._reported(payload)
-        return []
+    # A chunk comes
 
-    def _last(self, payload: bytes) -> tuple[bytes, ...]:
-        """The last event without its blank line; one that is cut inside its JSON is no event but a truncation."""
-        if not isinstance(payload, sse.Unterminated):
-            return ()
-        if payload != DONE:
-            try:
-                chunks.plain(payload)
-            except chunks.Unreadable as error:
-                if error.broken:
-                    where = f"event {self._draft.events + 1}"
-                    raise TruncatedError(f"expected the rest of {where}, got the end of the stream") from error
-            self._draft.note("no blank line after the last event", here=False)
-        return (bytes(payload),)
+    def take(self, chunk: Chunk, /) -> list[Event]:
+        """The events of a chunk, in order.
 
-    def _reported(self, payload: bytes) -> StreamError:
+        Raises:
+            ProtocolError: a value is nested too deeply to be written again.
+        """
+        events: list[Event] = []
+        choices = chunk.choices
+        self.doubtful = not choices or _telling_of(chunk) != _NOT_TELLING
+        if not self._named:
+            self._name(chunk)
+        if choices and self._choice_read is None:
+            self._choose(choices)
+        if chunk.prompt_progress is not None:
+            events.append(Progress(chunk.prompt_progress.processed, chunk.prompt_progress.total))
         try:
-            data = chunks.plain(payload)
-        except chunks.Unreadable as error:
-            data = error.text
-        detail = failure.in_data(data, named=True) or Detail(message=clip(payload.decode(errors="replace")))
-        return errors.of_event(detail, f"event {self._draft.events}")
+            if verdicts := chunk.prompt_filter_results or chunk.prompt_annotations:
+                events += self._prompt_verdicts(verdicts)
+            for choice in choices or ():
+                if choice.index == self._choice_read or choice.index is None:
+                    self._choice(choice, events)
+                else:
+                    self._pass_over(choice)
+        except RecursionError as error:
+            got = f"one nested too deeply at event {self.events}"
+            raise ProtocolError(f"expected values that can be read, got {got}") from error
+        if chunk.usage is not None:
+            self._count_tokens(chunk.usage)
+        elif chunk.x_groq is not None:
+            self._count_tokens(chunk.x_groq.usage)
+        if chunk.timings:
+            self._timings = chunk.timings
+        return events
 
-    # One chunk
+    def rest(self, delta: Delta, /) -> list[Event]:
+        """What was held back for a continuation that never came; `delta` is the rest of it."""
+        events: list[Event] = []
+        self._delta(delta, events)
+        for is_reasoning, piece in self._tags.rest() if self._tags is not None else ():
+            self._piece(is_reasoning, piece, events)
+        return events
 
-    def _read(self, payload: bytes) -> Chunk | None:
-        """A payload as a chunk, `None` for the end of the stream."""
-        self._draft.events += 1
-        if self._tap is not None:
-            self._tap(payload)
-        if payload == DONE:
+    def _name(self, chunk: Chunk) -> None:
+        """The first of each that is not empty counts: some servers send empty ones, or another id with every chunk.
+
+        What has no choice may be a keep-alive with an id of its own: that counts where there is no other.
+        """
+        if chunk.choices:
+            self._id = self._id or chunk.id or ""
+            self._model = self._model or chunk.model or ""
+            self._named = bool(self._id and self._model)
+        else:
+            self._spare_id = self._spare_id or chunk.id or ""
+            self._spare_model = self._spare_model or chunk.model or ""
+
+    def deltas(self, chunk: Chunk, /) -> Iterator[Delta]:
+        """The deltas of a chunk that are read, before they are."""
+        choices = chunk.choices or []
+        if choices and self._choice_read is None:
+            self._choose(choices)
+        for choice in choices:
+            if choice.index in (None, self._choice_read) and (delta := self._delta_of(choice)) is not None:
+                yield delta
+
+    def _choose(self, choices: list[Choice]) -> None:
+        """The first choice that comes is the answer: 0, by the protocol."""
+        indices = [choice.index or 0 for choice in choices]
+        self._choice_read = 0 if 0 in indices else indices[0]
+        if self._choice_read:
+            self.note(f"choice {clip(str(self._choice_read), 20)} in place of choice 0")
+
+    def _pass_over(self, choice: Choice) -> None:
+        self.doubtful = self.doubtful or choice.error is not None
+        delta = choice.delta if choice.delta is not None else choice.message
+        said = delta is not None and (delta.content or delta.tool_calls or _others_of(delta) != _NO_OTHERS)
+        self._others_said = self._others_said or bool(choice.finish_reason or choice.text or said)
+        if choice.index is not None and len(self._others) < _NAMED_CHOICES and choice.index not in self._others:
+            self._others.add(choice.index)
+            self.note(f"choice {clip(str(choice.index), 20)} not read")
+
+    def _delta_of(self, choice: Choice) -> Delta | None:
+        """The delta of a choice, or what stands in its place; beside one, a message or a text only repeats it."""
+        if choice.delta is None and choice.message is not None:
+            self.note("message in place of delta")
+            choice.delta = numbered(choice.message)
+        elif choice.delta is None and choice.text is not None:
+            self.note("text in place of delta")
+            choice.delta = Delta(content=choice.text)
+        return choice.delta
+
+    def _choice(self, choice: Choice, events: list[Event]) -> None:
+        delta = self._delta_of(choice)
+        if delta is not None:
+            before = len(events)
+            self._delta(delta, events)
+            if len(events) > before:
+                self.shown += 1
+                self.last_shown = self.now
+                if self._first_shown is None:
+                    self._first_shown = self.now
+            if delta.error is not None:
+                self.doubtful = True
+        if choice.logprobs is not None:
+            # Of a refusal they stand under its own name.
+            for name in ("content", "refusal"):
+                if isinstance(entries := choice.logprobs.get(name), list):
+                    self._logprobs.extend(entries)
+        if choice.content_filter_results:
+            self._verdict(choice, events)
+        if choice.finish_reason:
+            self._finish(choice.finish_reason)
+        if choice.native_finish_reason is not None:
+            self._finish_natively(choice.native_finish_reason)
+        if choice.error is not None or (choice.message is not None and choice.message.error is not None):
+            self.doubtful = True
+        stop = choice.stop_reason if choice.matched_stop is None else choice.matched_stop
+        if stop is not None:
+            self._matched_stop = stop
+        if choice.usage is not None:
+            self._count_tokens(choice.usage)
+
+    def _delta(self, delta: Delta, events: list[Event]) -> None:
+        """Reasoning, then text, then refusal, then calls: the order inside a delta that holds several."""
+        if _others_of(delta) != _NO_OTHERS:
+            self._reasoning(delta, events)
+        content = delta.content
+        if content.__class__ is str:
+            if content:
+                self._text(content, events)
+            else:
+                self._content_came = True
+        elif content is not None:
+            self._odd_content(content, events)
+        if delta.refusal:
+            self.refusals.append(delta.refusal)
+            events.append(Refusal(delta.refusal))
+        if delta.tool_calls:
+            events += self.calls.add(delta.tool_calls)
+        elif (function := delta.function_call) is not None and (function.name or function.arguments):
+            self.note("function_call in place of tool_calls")
+            events += self.calls.add((CallPiece(index=0, function=function),))
+
+    def _reasoning(self, delta: Delta, events: list[Event]) -> None:
+        carrier, text = carriers.reasoning_of(delta)
+        if text:
+            if delta.reasoning and delta.reasoning_content not in (None, "", delta.reasoning):
+                self.note("two reasoning carriers that differ")
+            self._reason(text, carrier, events)
+        for item in carriers.ITEMS:
+            if value := getattr(delta, item.name):
+                self._items.setdefault(item.name, []).append(value)
+
+    def _reason(self, text: str, carrier: str, events: list[Event]) -> None:
+        self._carrier = self._carrier or carrier
+        if carrier != "tags" and self._tags is not None and self._tags.on and not self._tags.inside:
+            for _, held in self._tags.rest():
+                self._piece(False, held, events)
+            self._tags.on = False
+        self.reasonings.append(text)
+        events.append(Reasoning(text))
+
+    def _text(self, text: str, events: list[Event]) -> None:
+        tags = self._tags
+        if tags is None or not tags.on or ("<" not in text and not tags.inside and not tags.held):
+            self.texts.append(text)
+            events.append(Text(text))
+        else:
+            for is_reasoning, piece in tags.split(text):
+                self._piece(is_reasoning, piece, events)
+
+    def _piece(self, is_reasoning: bool, text: str, events: list[Event]) -> None:
+        if is_reasoning:
+            self._reason(text, "tags", events)
+        else:
+            self.texts.append(text)
+            events.append(Text(text))
+
+    def _odd_content(self, content: Any, events: list[Event]) -> None:
+        """Mistral and others stream a list of parts, Cloudflare the object that a schema asked for."""
+        if isinstance(content, dict) and content.get("type") in carriers.PART_TYPES:
+            content = [content]
+        if not isinstance(content, list):
+            self.note("content not a string")
+            self._text(encode(content).decode(), events)
+            return
+        self.note("content as a list of parts")
+        for is_reasoning, text in carriers.parts(content):
+            if is_reasoning:
+                self._reason(text, "parts", events)
+            else:
+                self._text(text, events)
+
+    # What else the server said
+
+    def gather(self, data: Any, /) -> None:
+        """Keeps what a payload holds beside the fields that are read."""
+        if not isinstance(data, dict):
+            return
+        self._keep(self._extra, data, _KNOWN)
+        usage = data.get("usage") or data.get("x_groq")
+        groq = data.get("x_groq")
+        if isinstance(groq, dict):
+            self._keep(self._extra, {"x_groq": {name: groq[name] for name in groq if name != "usage"}}, set())
+            usage = data.get("usage") or groq.get("usage")
+        choices = data.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if not isinstance(choice, dict) or choice.get("index") not in (None, self._choice_read):
+                continue
+            usage = usage or choice.get("usage")
+            self._keep_below("choice", choice, _KNOWN_IN_CHOICE)
+            delta = choice.get("delta")
+            delta = choice.get("message") if delta is None else delta
+            if isinstance(delta, dict):
+                self._keep_below("message", delta, _KNOWN_IN_DELTA)
+        if isinstance(usage, dict) and self._usage is not None and (extra := tolerant.unnamed(usage, UsageField)):
+            self._usage = structs.replace(self._usage, extra=extra)
+
+    def _keep_below(self, place: str, data: dict[str, Any], known: set[str]) -> None:
+        below = self._extra.get(place)
+        below = below if isinstance(below, dict) else {}
+        self._keep(below, data, known)
+        if below:
+            self._extra[place] = below
+
+    def _keep(self, kept: dict[str, Any], data: dict[str, Any], known: set[str]) -> None:
+        for name, value in data.items():
+            if name not in known and value not in (None, "", [], {}):
+                before = kept.get(name)
+                both = isinstance(before, list) and isinstance(value, list)
+                kept[name] = carriers.listed((before, value)) if both else value
+
+    # What a filter said
+
+    def _prompt_verdicts(self, entries: list[Any]) -> list[Event]:
+        found = [entry.get("content_filter_results") for entry in entries if isinstance(entry, dict)]
+        verdicts = [verdict for verdict in found if isinstance(verdict, dict) and verdict]
+        return [self._report("prompt", verdict, None) for verdict in verdicts]
+
+    def _verdict(self, choice: Choice, events: list[Event]) -> None:
+        """A filter's verdict on the answer; the same one again, about the same text, is not reported again."""
+        offsets = choice.content_filter_offsets
+        # With offsets an asynchronous filter is at work, whose verdicts may come after the text.
+        self._annotated = self._annotated or offsets is not None
+        written = bytes(choice.content_filter_results), offsets
+        if written == self._last_written:
+            return
+        verdict = self._plain(written[0]), offsets
+        if verdict[0] and isinstance(verdict[0], dict) and verdict != self._last_verdict:
+            self._last_written, self._last_verdict = written, verdict
+            events.append(self._report("answer", *verdict))
+
+    def _report(self, source: str, results: Any, offsets: Any) -> FilterReport:
+        filtered = _is_filtered(results)
+        self._blocked = self._blocked or (filtered and source == "answer")
+        report = FilterReport(source, results, offsets if isinstance(offsets, dict) else None, filtered)
+        self._reports.append(report)
+        return report
+
+    def _plain(self, value: bytes) -> Any:
+        """A value that the typed decoder passed over: all it knows of it is where it ends."""
+        try:
+            return tolerant.plain(value, self.note)
+        except tolerant.Unreadable as error:
+            got = f"{clip(error.text)!r} at event {self.events}"
+            raise ProtocolError(f"expected a verdict of JSON, got {got}") from error
+
+    # Counts, and how it ends
+
+    def _speed(self) -> tuple[float | None, str]:
+        """Tokens or pieces per second from the first to the last: under two, or 50 ms, there is no honest rate."""
+        window = self.last_shown - (self._first_shown or self.last_shown)
+        if self.shown < 2 or window < 0.05:
+            return None, ""
+        tokens = self._visible_tokens()
+        return ((self.shown - 1) / window, "pieces/s") if tokens is None else ((tokens - 1) / window, "tokens/s")
+
+    def _visible_tokens(self) -> int | None:
+        """The tokens that the usage counts, without those of reasoning that was never shown (OpenAI)."""
+        usage = self._usage
+        if usage is None or not usage.completion_tokens:
             return None
-        self._draft.chunks += 1
-        if not self._surrogates.high:
-            try:
-                return chunks.decode(payload)
-            except _REFUSED:
-                pass
-        return self._tolerant(payload)
+        tokens, thought = usage.completion_tokens, usage.reasoning_tokens or 0
+        apart = usage.total_tokens == (usage.prompt_tokens or 0) + tokens + thought  # xAI counts them apart
+        if thought and not self.reasonings and not apart:
+            tokens -= thought
+        return tokens if tokens > 1 else None
 
-    def _tolerant(self, payload: bytes) -> Chunk:
-        """A chunk that the typed decoder refused, or one that may go on with half a character."""
-        try:
-            chunk = chunks.tolerant(payload, self._draft.note)
-        except chunks.Unreadable as error:
-            if not error.text.startswith(":"):
-                raise self._unreadable(error, payload) from error
-            self._draft.note("comment sent as data")  # a proxy wrapped it
-            self._draft.keepalives += 1
-            self._draft.chunks -= 1
-            return Chunk(choices=[])
-        self._surrogates.mend(chunk, self._draft.note)
-        return chunk
+    def _count_tokens(self, field: UsageField | None) -> None:
+        """The last usage that is not empty wins: some servers send it with every chunk, growing."""
+        if field is None:
+            return
+        prompts = (field.prompt_tokens_details, field.input_tokens_details)
+        completions = (field.completion_tokens_details, field.output_tokens_details)
+        usage = Usage(
+            _first(field.prompt_tokens, field.input_tokens),
+            _first(field.completion_tokens, field.output_tokens),
+            field.total_tokens,
+            _first(
+                *(details.cached_tokens for details in prompts if details is not None),
+                field.cached_tokens,
+                field.prompt_cache_hit_tokens,
+                field.num_cached_tokens,
+            ),
+            _first(
+                *(details.reasoning_tokens for details in completions if details is not None), field.reasoning_tokens
+            ),
+        )
+        counts = (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)
+        if counts != (None, None, None) or usage.cached_tokens or usage.reasoning_tokens:
+            self._usage = usage
 
-    def _unreadable(self, error: chunks.Unreadable, payload: bytes) -> StreamError:
-        """What a payload that is no chunk means: a failure in plain words, or broken JSON."""
-        if not error.broken or re.match(r"\s*\{\s*\"error\"", error.text):
-            return errors.of_event(Detail(message=error.text), f"event {self._draft.events}")
-        got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self._draft.events}"
-        return ProtocolError(f"expected a payload of JSON, got {got}")
+    def _finish(self, word: str) -> None:
+        """Two finish reasons: the more specific wins, `tool_calls` over `stop`, those that cut over all."""
+        group, reason = structs.astuple(failure.finish(word))
+        if reason != word:
+            self.note(f"finish reason {clip(word, 40)} read as {reason or 'none'}")
+        elif group == "unknown":
+            self.note(f"unknown finish reason {clip(word, 40)}")
+        if group == "none":
+            return
+        if group == "failed":
+            self._fail(word)
+        self._blocked = self._blocked or group == "blocked"
+        if self.finish_reason is None:
+            self.finish_reason, self._group = reason, group
+        elif reason != self.finish_reason:
+            self.note(f"two finish reasons: {clip(self.finish_reason, 40)}, {clip(reason, 40)}")
+            if _WEIGHTS[group] > _WEIGHTS[self._group]:
+                self.finish_reason, self._group = reason, group
 
-    def _raise_reported(self, payload: bytes) -> None:
-        try:
-            detail = failure.in_data(chunks.plain(payload))
-        except chunks.Unreadable as error:  # a number or a depth that only the typed decoder passes over
-            raise self._unreadable(error, payload) from error
-        if detail is not None:
-            raise errors.of_event(detail, f"event {self._draft.events}")
+    def _finish_natively(self, word: Any) -> None:
+        """OpenRouter calls a failure of its provider `stop`, and has the provider's own word beside it."""
+        if isinstance(word, str) and failure.finish(word).group == "failed":
+            self._fail(word)
 
-    # The end
+    def _fail(self, word: str) -> None:
+        self._failed = self._failed or (word, f"event {self.events}")
 
-    def _end(self, *, done: bool, framed: bool) -> Iterator[Event]:
-        yield from self._unpacker.rest(self._surrogates.rest())
-        if not self._draft.chunks:
-            raise self._nothing()
-        if self._strays:
-            self._draft.note(_STRAY, here=False)
-        yield from self._draft.close(done=done, framed=framed)
+    def count_nothing(self, payload: bytes, /) -> None:
+        """A payload without a choice came: it is shown if none ever does."""
+        self._instead = self._instead or payload[:400]
 
-    def _nothing(self) -> StreamError:
-        """An empty stream, or one whose bytes were no events at all (a proxy that passed on an error as it was)."""
-        stray = b"\n".join(self._strays)
-        detail = failure.in_body(stray)
-        if detail.message:
-            return errors.of_event(detail, "the start, without framing")
-        got = f"{clip(stray.decode(errors='replace'))!r}" if stray else f"{self._draft.keepalives} comments"
-        error = TruncatedError(f"expected events, got the end of the stream after {got}")
-        error.retryable = True
-        return error
+    def close(self, *, done: bool, framed: bool) -> Iterator[Event]:
+        """The stream is over: the calls that may run, the usage, the completion.
+
+        Args:
+            done: whether `[DONE]` came.
+            framed: whether the body ended as the HTTP framing announced.
+        """
+        if self._failed is not None:
+            raise failure.of_finish(*self._failed)
+        self._judge(done, framed)
+        if self._group in _RUNNABLE and not self._blocked:
+            self._finished = self.calls.finish()
+            if self._group == "calls" and not self._finished:
+                raise ProtocolError("expected a tool call, got the finish reason tool_calls without one")
+        self._complete = True
+        yield from self._finished or ()
+        if self._usage is not None:
+            yield self._usage
+        yield self.completion
+
+    def _judge(self, done: bool, framed: bool) -> None:
+        """Whether the end of the stream is the end of the answer.
+
+        `[DONE]` says that the server means it, a finish reason that the model did; with both nothing is left to
+        ask. Cerebras, Perplexity, transformers serve and others never send `[DONE]`, Snowflake no finish reason.
+        """
+        held = len(self.calls)
+        if self._choice_read is None:
+            kind: type[StreamError] = ProtocolError if done else TruncatedError
+            raise kind(f"expected an answer with a choice, got {clip(self._instead.decode(errors='replace'))!r}")
+        if self.finish_reason is None and not done:
+            raise TruncatedError(
+                f"expected a finish reason and [DONE], got the end of the stream after event {self.events}"
+            )
+        if self.finish_reason is None:
+            if held:
+                raise TruncatedError(f"expected a finish reason for {held} tool calls, got [DONE] without one")
+            if self._others_said:
+                raise TruncatedError(f"expected a finish reason for choice {self._choice_read}, got other choices")
+            if not self.shown:
+                raise TruncatedError("expected an answer or a finish reason, got [DONE] without either")
+            self._lack("no finish reason")
+        elif not done and framed:
+            self._lack("no [DONE]")
+        elif not done:
+            if held or self._annotated:
+                raise TruncatedError("expected [DONE] behind tool calls or filter verdicts, got a body that stopped")
+            self._lack("no [DONE] and an unframed end")
+
+    def _lack(self, kind: str) -> None:
+        if self._strict:
+            raise TruncatedError(f"expected a finish reason and [DONE], got {kind}")
+        self.note(kind, here=False)
+
+
+def numbered(delta: Delta | None) -> Delta | None:
+    """The calls of a whole message have no index: their place is it."""
+    for place, piece in enumerate((delta and delta.tool_calls) or ()):
+        if piece.index is None:
+            piece.index = place
+    return delta
+
+
+def _is_filtered(results: Any) -> bool:
+    """Whether a filter's verdict, or any part of it, says so."""
+    if isinstance(results, dict):
+        return results.get("filtered") is True or any(map(_is_filtered, results.values()))
+    return isinstance(results, list) and any(map(_is_filtered, results))
+
+
+def _first(*counts: int | None) -> int | None:
+    """The first count that was given."""
+    return next((count for count in counts if count is not None), None)
