@@ -414,11 +414,13 @@ def many(client: svir.Client) -> None:
         [svir.user("Hi")],
         {"custom_id": "a", "body": {"messages": "Hi", "max_tokens": 9}},
     ]
-    rows = svir.batch(client, asked, executor=concurrent.futures.ThreadPoolExecutor(), concurrency=4, rate=5.0)
+    pool = concurrent.futures.ThreadPoolExecutor()
+    rows = svir.batch(client, asked, executor=pool, concurrency=4, rate=5.0, type=Locker)
     assert_type(rows, Generator[batches.Row, None, None])
     for row in rows:
         assert_type((row.custom_id, row.request_id), tuple[str, str])
         assert_type((row.completion, row.error), tuple[svir.Completion | None, Exception | None])
+        print(row.value)
         if row.error is not None:
             raise row.error
     svir.batch(client, [7])  # type: ignore[list-item]
