@@ -235,11 +235,13 @@ def _has_schema(type: Any) -> bool:
 
 
 def _foreign() -> Any:
-    """The module for pydantic's types, where the caller has loaded pydantic."""
+    """The module for pydantic's types, where the caller has loaded pydantic 2."""
     if "pydantic" not in sys.modules:
         return None
-    from . import pydantic_types
-
+    try:
+        from . import pydantic_types
+    except ImportError:
+        return None
     return pydantic_types
 
 

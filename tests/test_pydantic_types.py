@@ -404,3 +404,14 @@ def test_pydantic_is_not_loaded_for_those_who_have_not() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_an_older_pydantic_is_passed_over() -> None:
+    code = (
+        "import sys, types, msgspec, svir\n"
+        "sys.modules['pydantic'] = types.ModuleType('pydantic')\n"
+        "assert svir.json_schema(int)['json_schema']['name'] == 'answer'\n"
+        "print(svir.Completion(text='1', complete=True, finish_reason='stop').parse(int))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "1"
