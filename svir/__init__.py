@@ -27,6 +27,9 @@ watch    `RequestInfo`, `ResponseInfo`, `ErrorInfo`, which the hooks of a client
 `svir.testing` has servers for tests, `svir.probe` finds out what a server really does.
 """
 
+from collections.abc import Mapping, Sequence  # noqa: F401 - type hints of the public classes are read here
+from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .client import Client
@@ -69,37 +72,17 @@ from .events import (
     Usage,
 )
 from .hooks import ErrorInfo, RequestInfo, ResponseInfo
-from .limits import Limits
 from .request.media import Audio, File, Image, Video
 from .request.messages import assistant, developer, system, tool_result, user
 from .request.options import Options
 from .request.textfile import TextFile
 from .schema import json_schema
+from .settings import Cancel, Limits, Retry, Timeout
 from .stream import Stream
-from .wire.call import Timeout
-from .wire.cancel import Cancel
-from .wire.retry import Retry
 
 if TYPE_CHECKING:
     from .batches import batch
     from .tools import tool
-else:
-
-    def __dir__() -> list[str]:
-        """The names that are there, and those that would be: `help(svir)` and completion ask for them."""
-        return sorted({*globals(), *__all__})
-
-    def __getattr__(name: str) -> Any:
-        """What stands on the client is loaded by whoever asks for it."""
-        if name == "batch":
-            from .batches import batch
-
-            return batch
-        if name == "tool":
-            from .tools import tool
-
-            return tool
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __version__ = "0.1.0"
@@ -163,3 +146,27 @@ __all__ = [
     "tool_result",
     "user",
 ]
+
+_LATER = {"batch": ".batches", "tool": ".tools"}
+"""What stands on the client is loaded by whoever asks for it."""
+
+
+def __dir__() -> list[str]:
+    """The names that are there, and those that would be: `help(svir)` and completion ask for them."""
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(_LATER[name], __name__), name)
+        found.__module__ = __name__
+        return found
+
+
+# A pickle, a repr and a page of help name the door that a public name is found at, and not the room behind it.
+for _name in __all__:
+    if _name not in _LATER and isinstance(globals()[_name], type | FunctionType):
+        globals()[_name].__module__ = __name__

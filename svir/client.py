@@ -1,33 +1,52 @@
-"""The facade: builds a request, sends it, and returns a `Stream` that owns the connection and the turn."""
+"""The client: a server, the defaults of every request to it, and the ways to ask."""
 
 from __future__ import annotations
 
 import os
-import random
 import ssl
-import time
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final, Unpack
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
-from . import asking
 from .answer import models
-from .answer.reader import Reader
 from .errors import RequestError, SvirError
-from .events import Completion, Event, Model
-from .exchange import JSON, STREAM, Exchange
-from .hooks import ErrorInfo, Hooks, RequestInfo, ResponseInfo, Watch
-from .limits import Limits
+from .events import Completion, Model
+from .exchange import JSON, STREAM, Exchange, Hooks, Settings
+from .hooks import ErrorInfo, RequestInfo, ResponseInfo
+from .request import options as request_options
 from .request.messages import Messages, as_list
 from .request.options import Options
-from .request.options import checked as checked_options
-from .stream import Reading, Stream
+from .schema import json_schema
+from .settings import Cancel, Limits, Retry, Timeout
+from .stream import Stream
 from .wire import address
-from .wire.answer import Answer
-from .wire.call import Call, Timeout
-from .wire.cancel import Cancel
-from .wire.connection import Wire
-from .wire.headers import checked as checked_headers
-from .wire.retry import Attempts, Retry
+from .wire.headers import Headers, check, conceal, distinct
+from .wire.pool import Pool
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from typing_extensions import TypeForm  # type checkers bring it along
+
+    from .run import Run
+
+    class _Beside(TypedDict, total=False):
+        """What a call takes beside the options."""
+
+        model: str | None
+        cancel: Cancel | None
+        on_upload: Callable[[int, int], object] | None
+        tap: Callable[[bytes], object] | None
+        extra: Mapping[str, Any] | None
+
+    class _Parsing(Options, _Beside, total=False):
+        stream: bool
+
+    class _Running(request_options.Settings, _Beside, total=False):
+        pass
+
+
+T = TypeVar("T")
 
 
 class Client:
@@ -37,10 +56,11 @@ class Client:
     in the other process it opens connections of its own.
 
     Args:
-        base_url: where the server is, with or without `/v1`: "http://localhost:1234". By default the environment
-            variable `OPENAI_BASE_URL`, and then `OPENAI_API_KEY` is its key.
-        api_key: a key, or a function that gives one for each try of a request; sent as `Authorization: Bearer` to this
-            server alone, and shown in no repr, log or error.
+        base_url: where the server is: "http://localhost:1234", for which `/v1` is meant; any other path stands as it
+            is, and one that ends in `/chat/completions` is that endpoint. By default the environment variable
+            `OPENAI_BASE_URL`, and then `OPENAI_API_KEY` is its key.
+        api_key: a key, or a function that returns one for each try of a request; sent as `Authorization: Bearer` to
+            this server alone, and shown in no repr, log or error.
         model: the model's id, as the server lists it; without one the field is not sent.
         headers: more headers of each request, such as `api-key` for Azure; not those that frame it, such as
             `Content-Length`.
@@ -56,9 +76,10 @@ class Client:
         limits: bounds on what an answer may cost; see `svir.Limits`.
         on_request: called before each try of a request leaves.
         on_response: called once for a call whose answer came whole, before its `Completion` is handed out.
-        on_error: called for each try that failed; `ErrorInfo.again` tells whether the call goes on. A call that was
-            announced ends with exactly one `on_response`, or one `on_error` that is not `again`. Hooks run in the
-            thread of the call; what one raises ends the call, and comes out of it.
+        on_error: called for each try that failed; `ErrorInfo.again` is whether the call goes on. A call that was
+            announced ends with exactly one `on_response`, or one `on_error` that is not `again`, unless its stream is
+            dropped unread: a finalizer calls no hook. Hooks run in the thread of the call; what one raises ends the
+            call, and comes out of it.
 
     Raises:
         RequestError: the URL, the key or a header is wrong as it stands.
@@ -87,11 +108,6 @@ class Client:
         on_response: Callable[[ResponseInfo], object] | None = None,
         on_error: Callable[[ErrorInfo], object] | None = None,
     ) -> None:
-        if base_url is None:
-            base_url = os.environ.get("OPENAI_BASE_URL")
-            if not base_url:
-                raise RequestError("expected a base URL, or OPENAI_BASE_URL in the environment")
-            api_key = os.environ.get("OPENAI_API_KEY") or None if api_key is None else api_key
         self.model = model
         self.timeout = timeout
         self.retry = retry
@@ -99,17 +115,32 @@ class Client:
         self.think_tags = think_tags
         self.limits = limits
         self._hooks = Hooks(on_request, on_response, on_error)
-        self._api_key = api_key
-        self._headers = dict(headers or {})
-        self._wire = Wire(address.parse(base_url, proxy), max_connections=max_connections, ssl_context=ssl_context)
         self._refused: set[str] = set()
         """Optional fields that the server is known to refuse."""
-        self._sleep: Callable[[float], object] = time.sleep
-        self._jitter: Callable[[], float] = random.random
-        checked_headers(self._headers)
+        self._sleep: Callable[[float], object] | None = None
+        self._jitter: Callable[[], float] | None = None
+        try:
+            if base_url is None:
+                base_url = os.environ.get("OPENAI_BASE_URL")
+                if not base_url:
+                    raise RequestError("expected a base URL, or OPENAI_BASE_URL in the environment")
+                api_key = os.environ.get("OPENAI_API_KEY") or None if api_key is None else api_key
+            self._api_key = api_key
+            self._headers = distinct(headers or {})
+            check(self._headers)
+            where = address.parse(base_url, proxy)
+            self._pool = Pool(where, max_connections=max_connections, ssl_context=ssl_context)
+        except RequestError as error:
+            conceal((), error)
+            failure = error
+        else:
+            return
+        # Raised out here, where no variable holds a secret that a traceback would keep.
+        del self, base_url, api_key, headers, proxy
+        raise failure
 
     def __repr__(self) -> str:
-        return f"Client({self._wire.address.base!r}, model={self.model!r})"
+        return f"Client({self._pool.address.base!r}, model={self.model!r})"
 
     def __enter__(self) -> Client:
         return self
@@ -119,7 +150,7 @@ class Client:
 
     def close(self) -> None:
         """Ends idle connections. The client can go on: it opens new ones."""
-        self._wire.close()
+        self._pool.close()
 
     def stream(
         self,
@@ -157,8 +188,8 @@ class Client:
             ProtocolError, TooLargeError: the head of the answer is no HTTP, or longer than `Limits` allow.
             TimedOut, Cancelled: before the answer began.
         """
-        request = self._request(messages, model, options, extra, stream=True)
-        return self._open(request, cancel, on_upload, tap)
+        fields = self._fields(messages, model, options, extra, stream=True)
+        return self._sent(self._exchange("/chat/completions", STREAM, fields, cancel, on_upload, tap))
 
     def complete(
         self,
@@ -184,15 +215,73 @@ class Client:
         Returns:
             The answer, which is whole: one that broke is raised, with what came of it as `completion`.
         """
-        request = self._request(messages, model, options, extra, stream=stream)
-        with self._open(request, cancel, on_upload, tap) as events:
-            for _ in events:
-                pass
-            return events.completion
+        fields = self._fields(messages, model, options, extra, stream=stream)
+        wanted = STREAM if stream else JSON
+        with self._sent(self._exchange("/chat/completions", wanted, fields, cancel, on_upload, tap)) as events:
+            (completion,) = deque(events, maxlen=1)
+        assert isinstance(completion, Completion)  # the last event of every whole answer
+        return completion
 
-    # Final, so that type checkers take them for the methods that they are.
-    parse: Final = asking.parse
-    run: Final = asking.run
+    @overload
+    def parse(self, type: type[T], messages: Messages, /, **options: Unpack[_Parsing]) -> T: ...
+    @overload
+    def parse(self, type: TypeForm[T], messages: Messages, /, **options: Unpack[_Parsing]) -> T: ...
+    def parse(self, type: Any, messages: Messages, /, **options: Unpack[_Parsing]) -> Any:
+        """Asks for an answer of a type, and returns it decoded.
+
+        Streamed, the same is `stream(..., response_format=svir.json_schema(Type))` and then `completion.parse(Type)`.
+
+        Args:
+            type: a struct, a dataclass, a TypedDict, a union of tagged structs, a list of these, ...; see
+                `svir.json_schema`, which makes the `response_format` unless `options` has one.
+            messages: as for `stream`.
+            options: all that `complete` takes.
+
+        Raises:
+            RequestError: no schema can express the type; nothing was sent.
+            OutputError: the answer is no value of the type, was cut, refused or blocked, or came as reasoning; it
+                carries the `Completion`.
+
+        The other errors are those of `complete`.
+        """
+        if options.get("response_format") is None:
+            options["response_format"] = json_schema(type)
+        return self.complete(messages, **options).parse(type)
+
+    def run(
+        self,
+        messages: Messages,
+        /,
+        *,
+        tools: Sequence[Callable[..., Any]],
+        max_rounds: int = 8,
+        executor: Executor | None = None,
+        **options: Unpack[_Running],
+    ) -> Run:
+        """Lets the model call functions until it answers, and yields every event on the way.
+
+        A call that fails (an unknown tool, arguments that do not fit, an exception in the function) is told to the
+        model in words, and never raised. A call that is not finished is never carried out: an answer that `length` or
+        a filter cut is the last one. A `cancel` token does not interrupt a function; it ends the loop before the next
+        call.
+
+        Args:
+            messages: as for `stream`.
+            tools: functions with types; see `svir.tool`.
+            max_rounds: answers at most, from 1.
+            executor: carries out the calls of an answer at once; by default they are in order, and in this thread.
+                Their results are yielded and sent in order all the same.
+            options: all else that `stream` takes. A `tool_choice` that forces a call holds for the first answer only.
+
+        Returns:
+            An iterator of events with the conversation as `messages`; see `svir.run.Run` for what it raises.
+
+        Raises:
+            RequestError: a tool is none, two have one name, or `max_rounds` is below 1; nothing was sent.
+        """
+        from .run import Run
+
+        return Run(self, as_list(messages), tools, max_rounds=max_rounds, executor=executor, options=options)
 
     def models(self, *, cancel: Cancel | None = None) -> list[Model]:
         """The models that the server lists, in its order.
@@ -204,26 +293,26 @@ class Client:
             ConnectError, StatusError, TimedOut, Cancelled: as `stream`.
             ProtocolError: the answer is no list of models.
         """
-        call = Call(self.timeout, cancel)
-        watch = Watch(self._hooks, call.lasted)
-        exchange = self._exchange(call, "/models", watch=watch, wanted=JSON)
+        exchange = self._exchange("/models", JSON, None, cancel)
         try:
-            answer = exchange.send()
-            try:
-                listed = models.listed(answer.document(self.limits.document))
-            finally:
-                answer.release(done=True)
-            watch.answered(answer.status, answer.request_id)
-            return listed
+            exchange.send()
+            listed = models.listed(exchange.response.document())
+            exchange.response.settle(0.0)
+            exchange.answered()
+        except SvirError as error:
+            failure = error
         except BaseException as error:
-            if isinstance(error, SvirError):
-                exchange.conceal(error)
-            watch.fails(error)
+            exchange.failed(error)
             raise
-        finally:
-            call.end()
+        else:
+            exchange.leave()
+            return listed
+        exchange.failed(failure)
+        raise failure
 
-    def _request(
+    # What all ways to ask share
+
+    def _fields(
         self,
         messages: Messages,
         model: str | None,
@@ -232,79 +321,57 @@ class Client:
         *,
         stream: bool,
     ) -> dict[str, Any]:
-        request: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if (chosen := model or self.model) is not None:
-            request["model"] = chosen
-        request |= {"messages": as_list(messages), "stream": stream}
+            fields["model"] = chosen
+        fields |= {"messages": as_list(messages), "stream": stream}
         if stream:
-            request["stream_options"] = {"include_usage": True}
-        return request | checked_options(options, extra)
+            fields["stream_options"] = {"include_usage": True}
+        return fields | request_options.checked(options, extra) if options or extra is not None else fields
 
-    def _open(
+    def _exchange(
         self,
-        request: Mapping[str, Any],
+        path: str,
+        wanted: str,
+        fields: Mapping[str, Any] | None,
         cancel: Cancel | None,
-        on_upload: Callable[[int, int], object] | None,
-        tap: Callable[[bytes], object] | None,
-    ) -> Stream:
-        call = Call(self.timeout, cancel)
-        watch = Watch(self._hooks, call.lasted)
-        try:
-            exchange = self._exchange(
-                call,
-                "/chat/completions",
-                watch=watch,
-                wanted=STREAM if request["stream"] else JSON,
-                fields=request,
-                on_upload=on_upload,
-                refused=self._refused,
-                may_leave_out=not self.strict,
-            )
-            return Stream(call, exchange, lambda answer: self._turn(answer, call, tap, exchange.repairs), watch)
-        except BaseException as error:
-            call.end()
-            watch.fails(error)
-            raise
-
-    def _exchange(self, call: Call, path: str, **options: Any) -> Exchange:
-        attempts = Attempts(self.retry, call, self._sleep, self._jitter)
-        return Exchange(self._wire, call, attempts, self._all_headers, path, limits=self.limits, **options)
-
-    def _turn(
-        self, answer: Answer, call: Call, tap: Callable[[bytes], object] | None, repairs: list[str]
-    ) -> tuple[Reader, Reading]:
-        """The reader of an answer, and how it reads."""
-        reader = Reader(
+        on_upload: Callable[[int, int], object] | None = None,
+        tap: Callable[[bytes], object] | None = None,
+    ) -> Exchange:
+        if not isinstance(cancel, Cancel | None):
+            raise RequestError(f"expected a svir.Cancel as cancel, got {cancel.__class__.__name__}")
+        settings = Settings(
+            self._pool,
+            self._all_headers,
+            timeout=self.timeout,
+            retry=self.retry,
+            limits=self.limits,
+            hooks=self._hooks,
             strict=self.strict,
             think_tags=self.think_tags,
-            limits=self.limits,
-            tap=tap,
-            started=call.started,
-            metrics=call.metrics,
-            repairs=repairs,
-            request_id=answer.request_id,
+            refused=self._refused,
+            sleep=self._sleep,
+            jitter=self._jitter,
         )
+        return Exchange(settings, path, wanted=wanted, fields=fields, cancel=cancel, on_upload=on_upload, tap=tap)
 
-        def read(ended: Callable[[bool], object]) -> Generator[Event, None, None]:
-            try:
-                if answer.media_type == JSON:
-                    yield from reader.document(answer.document(self.limits.document))
-                else:
-                    yield from reader.events(answer.blocks())
-                ended(True)
-                yield from reader.end(framed=answer.framed)
-            except SvirError as error:
-                error.request_id = error.request_id or answer.request_id
-                raise
-            finally:
-                ended(False)
+    def _sent(self, exchange: Exchange) -> Stream:
+        try:
+            exchange.send()
+        except SvirError as error:
+            failure = error
+        except BaseException as error:
+            exchange.failed(error)
+            raise
+        else:
+            return Stream(exchange)
+        exchange.failed(failure)
+        raise failure
 
-        return reader, read
-
-    def _all_headers(self) -> dict[str, str]:
-        headers = {"User-Agent": "svir", "Accept-Encoding": "identity", **self._headers}
+    def _all_headers(self) -> Headers:
+        headers = Headers({"User-Agent": "svir", "Accept-Encoding": "identity", **self._headers})
         key = self._api_key() if callable(self._api_key) else self._api_key
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-            checked_headers({"Authorization": headers["Authorization"]})
+            check({"Authorization": headers["Authorization"]})
         return headers

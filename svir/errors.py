@@ -75,9 +75,14 @@ class Cancelled(SvirError):
 
 
 class ConnectError(SvirError):
-    """No connection: the name, the port, TLS, or the peer closed it before it answered."""
+    """No connection: the name, the port, TLS, a proxy, or the peer closed it before it answered.
+
+    Attributes:
+        status: what a proxy answered when it was asked for a way to the server, else `None`.
+    """
 
     retryable = True
+    status: int | None = None
 
 
 class TimedOut(SvirError, TimeoutError):

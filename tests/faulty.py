@@ -2,7 +2,6 @@
 
 import gc
 import os
-import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -62,15 +61,9 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def pools(client: svir.Client) -> list[queue.LifoQueue[Any]]:
-    """The client's kept connections, and a place for each that it may keep."""
-    managers = [manager.pools for manager in client._wire._managers.values()]
-    return [kept.get(key).pool for kept in managers for key in kept.keys()]  # noqa: SIM118
-
-
-def slots(client: svir.Client) -> set[tuple[int, int]]:
-    """(free, all) places for connections."""
-    return {(pool.qsize(), pool.maxsize) for pool in pools(client)}
+def kept(client: svir.Client) -> list[Any]:
+    """The connections that the client keeps."""
+    return client._pool._idle
 
 
 @contextmanager

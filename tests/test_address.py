@@ -19,7 +19,7 @@ BASES = [
 
 @pytest.mark.parametrize(("written", "asked"), BASES)
 def test_a_base_url_is_taken_with_and_without_v1(written: str, asked: str) -> None:
-    assert svir.Client(written)._wire.address.url("/models") == asked
+    assert svir.Client(written)._pool.address.url("/models") == asked
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from answers import DONE, HELLO, chunk
-from faulty import OPENED, bounded, client_of, failing, framed, nothing_left_behind, over_both, slots
+from faulty import OPENED, bounded, client_of, failing, framed, nothing_left_behind, over_both
 
 import svir
 from svir.testing import Answer, ReplayServer
@@ -45,21 +45,21 @@ BOUNDS: list[tuple[str, Script, svir.Limits, Any, str]] = [
         [EVENT_STREAM + b"X: y\r\n" * 99 + b"\r\n", Stall()],
         svir.Limits(),
         svir.TooLargeError,
-        r"at most 99 headers \(Limits\.headers\)",
+        r"more than 99 headers \(Limits\.headers\)",
     ),
     (
         "headers without end",
         [EVENT_STREAM, *endless(b"X: y\r\n")],
         svir.Limits(),
         svir.TooLargeError,
-        r"at most 99 headers \(Limits\.headers\)",
+        r"more than 99 headers \(Limits\.headers\)",
     ),
     (
         "a header without end",
         [EVENT_STREAM + b"X: ", *endless(b"x")],
         svir.Limits(),
         svir.TooLargeError,
-        r"head of an answer in at most 65536 bytes \(Limits\.head\)",
+        r"head of the answer is longer than 65536 bytes \(Limits\.head\)",
     ),
     (
         "a status line without end",
@@ -67,13 +67,6 @@ BOUNDS: list[tuple[str, Script, svir.Limits, Any, str]] = [
         svir.Limits(),
         svir.TooLargeError,
         r"\(Limits\.head\)",
-    ),
-    (
-        "a header longer than the standard library takes",
-        [EVENT_STREAM + b"X: " + b"x" * 70_000 + b"\r\n\r\n"],
-        svir.Limits(head=MIB),
-        svir.ProtocolError,
-        "expected the head of an HTTP answer, got .*header line",
     ),
     (
         "interim answers without end",
@@ -136,7 +129,7 @@ BOUNDS: list[tuple[str, Script, svir.Limits, Any, str]] = [
         [JSON + b"\r\n{", *endless(b" ")],
         svir.Limits(document=64 * KIB),
         svir.TooLargeError,
-        r"an answer of at most 65536 bytes \(Limits\.document\)",
+        r"the answer is longer than 65536 bytes \(Limits\.document\)",
     ),
     (
         "an error without end",
@@ -167,7 +160,6 @@ def test_a_bound_has_a_name_and_flat_memory(
     with nothing_left_behind(), failing([Take(), *script], tls=tls, limits=limits) as (client, _):
         with bounded(), flat(3 * MIB), pytest.raises(error, match=words) as caught:
             client.complete("hi", stream=not whole)
-        assert slots(client) == {(64, 64)}
     if error is svir.ServerError:
         assert len(caught.value.body) == limits.error_body
     assert not caught.value.retryable or error is svir.ServerError

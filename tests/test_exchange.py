@@ -107,7 +107,7 @@ def test_a_wait_beyond_the_bound_is_not_waited_but_told() -> None:
 
 def test_a_fresh_connection_that_ends_without_an_answer_is_an_error() -> None:
     with failing([Take()]) as (client, _):
-        with pytest.raises(svir.ConnectError, match="expected an answer"):
+        with pytest.raises(svir.ConnectError, match="the server ended the connection without an answer"):
             client.complete("hi")
 
 

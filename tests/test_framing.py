@@ -27,7 +27,6 @@ CHUNKED = [
 ]
 BROKEN = [
     ("no number", b"1\r\nx\r\nzz\r\n", b"x"),
-    ("an empty size", b"1\r\nx\r\n\r\n", b"x"),
     ("a sign", b"-1\r\nx\r\n", b""),
     ("a prefix", b"0x1\r\nx\r\n", b""),
     ("an underscore", b"1_0\r\nx\r\n", b""),

@@ -18,22 +18,18 @@ MAY_IMPORT = {
     "events": {"errors", "schema"},
     "schema": {"errors", "pydantic_types"},  # pydantic_types: where the caller has loaded pydantic
     "pydantic_types": {"errors"},
-    "limits": set(),
-    "answer": {"answer", "errors", "events", "limits"},
+    "settings": {"errors"},
+    "answer": {"answer", "errors", "events", "settings"},
     "request": {"request", "errors", "events", "schema", "photos"},  # photos: when one is asked for
     "photos": {"errors"},
-    "wire": {"wire", "errors", "events", "limits"},
-    "hooks": {"errors", "events"},
-    "exchange": {"answer", "request", "wire", "hooks", "errors", "limits"},
-    "stream": {"exchange", "answer", "wire", "hooks", "errors", "events"},
-    "client": {"asking", "stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events", "limits"},
-    "asking": {
-        "client",
-        "request",
-        "run",
-        "schema",
-        "wire",
-    },  # client: for type checkers only; run: when it is asked for
+    "wire": {"wire", "errors", "settings"},
+    "hooks": {"events"},
+    "exchange": {"answer", "request", "wire", "hooks", "errors", "events", "settings"},
+    "stream": {"exchange", "errors", "events"},
+    # run: when it is asked for
+    "client": {
+        *("stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events", "settings", "schema", "run"),
+    },
     "tools": {"", "schema"},
     "run": {"", "tools"},
     "batches": {"", "batches"},
@@ -42,7 +38,7 @@ MAY_IMPORT = {
     "cli": {"", "batches", "cli", "probe", "testing"},
     "__main__": {"cli"},
     # batches, tools: when they are asked for
-    "": {"client", "stream", "request", "schema", "wire", "hooks", "errors", "events", "limits", "batches", "tools"},
+    "": {"client", "stream", "request", "schema", "hooks", "errors", "events", "settings", "batches", "tools"},
 }
 # A file of the request -> those of its neighbours that it may import.
 REQUEST = {

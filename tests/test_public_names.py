@@ -5,7 +5,6 @@ import builtins
 import importlib
 import inspect
 import re
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -54,8 +53,24 @@ def bases(kind: type) -> list[type]:
     return [base for base in kind.__mro__ if base.__module__.startswith("svir")]
 
 
-def source_of(kind: type) -> ast.Module:
-    return ast.parse(textwrap.dedent(inspect.getsource(kind)))
+def source_of(kind: type) -> ast.ClassDef:
+    """A class names the door that it is found at, and `inspect` looks no further."""
+    folder = Path(svir.__file__).parent
+    part = kind.__module__.partition(".")[2].split(".")[0]
+    paths = (folder / part).rglob("*.py") if part in ("testing", "probe") else folder.rglob("*.py")
+    (found,) = {
+        ast.unparse(node): node
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__ and is_of(node, kind)
+    }.values()
+    return found
+
+
+def is_of(node: ast.ClassDef, kind: type) -> bool:
+    """Two classes of one name are told apart by what they say."""
+    said = ast.get_docstring(node, clean=False)
+    return said == vars(kind).get("__doc__") or inspect.cleandoc(said or "") == inspect.getdoc(kind)
 
 
 def methods(kind: type) -> dict[str, Any]:

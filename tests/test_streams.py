@@ -24,6 +24,7 @@ from observed import (
 )
 
 import svir
+from svir.exchange import JSON
 from svir.testing import ReplayServer
 
 ALL_CUTS_UP_TO = 4096
@@ -56,7 +57,9 @@ def over_a_socket(client: svir.Client, path: Path) -> dict[str, Any]:
     status = recorded(path)[0]
     try:
         if status == 200 and recorded(path)[1] == "application/json":
-            with client._open(client._request("hi", None, {}, None, stream=False), None, None, None) as whole:
+            with client._sent(
+                client._exchange("/chat/completions", JSON, client._fields("hi", None, {}, None, stream=False), None)
+            ) as whole:
                 events.extend(whole)
         else:
             with client.stream("hi") as stream:

@@ -15,9 +15,8 @@ from faulty import OPENED, PHOTO, SOON, bounded, client_of, failing, framed, ove
 import svir
 from svir.testing import Answer, ReplayServer
 from svir.testing.faults import Drip, Script, Stall, Take, full_backlog
-from svir.wire import sockets
-from svir.wire.call import Call
-from svir.wire.receiving import Receiver
+from svir.wire import connection as connections
+from svir.wire.deadline import Deadline
 
 LIMIT = 0.3
 
@@ -121,11 +120,11 @@ def test_a_send_that_moves_is_let_go_on_however_long_its_block_takes() -> None:
     near, far = socket.socketpair()
     with ThreadPoolExecutor(1) as pool, near, far:
         near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        connection = sockets._PlainConnection("127.0.0.1")
-        connection.sock, connection._stands, connection._ear = near, True, sockets._ear(near)
-        connection.call = Call(svir.Timeout(idle=1.0), None, clock)
+        connection = connections.Connection("127.0.0.1")
+        connection.sock, connection._standing, connection._ear = near, True, connections._ear(near)
+        connection.deadline = Deadline(svir.Timeout(idle=1.0), None, clock)
         taken = pool.submit(lambda: sum(iter(lambda: len(far.recv(2048)), 0)))
-        connection.send(bytes(2_000_000))
+        assert connection.write(bytes(2_000_000))
         near.shutdown(socket.SHUT_WR)
         assert taken.result(SOON) == 2_000_000
     assert clock.now > 102.0
@@ -138,7 +137,6 @@ def test_waits_between_tries_count_for_total() -> None:
         with bounded(LIMIT), pytest.raises(svir.TimedOut) as caught:
             client.complete("hi")
     assert caught.value.phase == "total"
-    assert isinstance(caught.value.__context__, svir.ServerError)
 
 
 def test_a_wait_that_the_server_asks_for_counts_for_total() -> None:
@@ -184,7 +182,7 @@ def test_arguments_and_reasoning_are_progress() -> None:
 
 def test_none_and_infinity_are_no_limit() -> None:
     for limit in (None, float("inf"), 1e12, 10**9):
-        timeout = svir.Timeout(limit, limit, limit, limit, limit)
+        timeout = svir.Timeout(connect=limit, first=limit, idle=limit, progress=limit, total=limit)
         with ReplayServer(HELLO) as server, client_of(server.url, timeout=timeout) as client:
             assert client.complete("hi").text == "Hello, world"
 
@@ -212,9 +210,10 @@ def test_the_callers_own_time_counts_for_total_alone(
     timeout: svir.Timeout, events: tuple[int, int], left: float
 ) -> None:
     clock = Clock()
-    call = Call(timeout, None, clock)
+    call = Deadline(timeout, None, clock)
     call.enter("first", timeout.first)
-    call.follow(lambda: events)
+    call.read()
+    call.progressed(*events)
     assert call.patience() == left
     call.waited()
     clock.now += 1000.0
@@ -223,24 +222,24 @@ def test_the_callers_own_time_counts_for_total_alone(
 
 def test_the_callers_own_time_counts_for_total() -> None:
     clock = Clock()
-    call = Call(svir.Timeout(total=50.0), None, clock)
-    call.follow(lambda: (1, 1))
+    call = Deadline(svir.Timeout(total=50.0), None, clock)
+    call.read()
+    call.progressed(1, 1)
     assert call.patience() == 50.0
     clock.now += 50.0
-    with pytest.raises(svir.TimedOut, match=r"expected the whole answer within 50\.0 s"):
+    with pytest.raises(svir.TimedOut, match=r"no end of the answer within 50\.0 s"):
         call.patience()
 
 
 def test_what_was_waited_counts_although_something_came() -> None:
     clock = Clock()
-    shown = [0]
-    call = Call(svir.Timeout(first=10.0, progress=7.0, idle=300.0), None, clock)
+    call = Deadline(svir.Timeout(first=10.0, progress=7.0, idle=300.0), None, clock)
     call.enter("first", 10.0)
     clock.now += 1.0  # for the head
-    call.follow(lambda: (shown[0], shown[0]))
+    call.read()
     left = []
     for events in (0, 0, 1, 1, 2):
-        shown[0] = events
+        call.progressed(events, events)
         left.append(call.patience())
         clock.now += 3.0
         call.waited()
@@ -261,10 +260,11 @@ class Broken:
 
 
 def test_a_connection_that_the_kernel_gives_up_is_no_limit_of_ours() -> None:
-    receiver = Receiver(Broken(), Call(svir.Timeout()), Broken())  # type: ignore[arg-type]
-    receiver.body()
-    with pytest.raises(svir.TruncatedError, match="expected more of the answer, got Connection timed out"):
-        receiver.receive()
+    connection = connections.Connection("127.0.0.1")
+    connection.sock, connection._in_body = Broken(), True  # type: ignore[assignment]
+    connection.deadline = Deadline(svir.Timeout())
+    with pytest.raises(svir.TruncatedError, match="the answer broke off: Connection timed out"):
+        connection.receive()
 
 
 def test_no_thread_is_started_and_no_lock_is_held_while_a_call_waits() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from answers import DONE, HELLO, chunk
 from certificates import client_tls, server_tls
-from faulty import ONCE, PHOTO, SOON, bounded, client_of, failing, nothing_left_behind, slots
+from faulty import ONCE, PHOTO, SOON, bounded, client_of, failing, nothing_left_behind
 from tunnels import TunnelProxy, without_proxies
 
 import svir
 from svir.testing import Answer, ReplayServer
 from svir.testing.faults import Reset, Stall, Take
-from svir.wire import connection
+from svir.wire import pool
 
 NAME = "DNS:example.invalid"
 
@@ -25,7 +25,6 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_and_not_tried_again() 
         with svir.Client(server.url) as client:
             with pytest.raises(svir.ConnectError, match="certificate verify failed") as caught:
                 client.complete("hi")
-            assert slots(client) == {(64, 64)}
         assert server.connections == 1
     assert not caught.value.retryable
     assert server.requests == []
@@ -55,7 +54,7 @@ def test_the_certificates_of_the_system_are_read_once_and_not_for_each_connectio
 ) -> None:
     made = []
     load = ssl.SSLContext.load_default_certs
-    connection._verifying.cache_clear()
+    pool._verifying.cache_clear()
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda self: made.append(self) or load(self))
     with ReplayServer(HELLO, tls=server_tls()) as server, svir.Client(server.url, retry=ONCE) as client:
         for _ in range(3):
@@ -110,7 +109,6 @@ def test_a_tunnel_through_a_proxy_is_a_connection_like_any_other(over: str) -> N
                 for _ in range(3):
                     assert client.complete("hi").text == "Hello, world"
                 client.complete(svir.user("?", PHOTO))
-                assert slots(client) == {(64, 64)}
     ((asked, headers),) = proxy.tunnels
     assert asked == "example.invalid:443"
     assert headers["Proxy-Authorization"] == "Basic dXNlcjpwYXNzIHdvcmQ="
@@ -214,7 +212,7 @@ def test_a_proxy_of_the_environment_is_used_unless_no_proxy_or_loopback_says_no(
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
     monkeypatch.setenv("HTTPS_PROXY", "proxy.invalid:3128")
     monkeypatch.setenv("NO_PROXY", no_proxy)
-    address = svir.Client(f"{scheme}://{host}")._wire.address
+    address = svir.Client(f"{scheme}://{host}")._pool.address
     assert (address.proxy.url if address.proxy else None) == ("http://proxy.invalid:3128" if used else None)
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from ..errors import Detail, ProtocolError, StreamError, SvirError, TooLargeError, TruncatedError, clip
 from ..events import Completion, Event, Metrics, Progress
-from ..limits import Limits
+from ..settings import Limits
 from . import chunks, failure, sse, tolerant
 from .carriers import ThinkTags
 from .chunks import DONE, Chunk, is_done

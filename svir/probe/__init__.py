@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
+from types import FunctionType
 
 from .. import Client, RequestError, Timeout
 from .asking import Asker
@@ -60,3 +61,8 @@ def run(
         if asker.given_up:
             yield Finding("the rest", "not tried", asker.given_up)
             return
+
+
+for _name in __all__:
+    if isinstance(globals()[_name], type | FunctionType):
+        globals()[_name].__module__ = __name__  # the door, for a pickle, a repr and a page of help

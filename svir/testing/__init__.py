@@ -14,6 +14,12 @@ They need the standard library only, and know HTTP/1.1 but nothing of chat: what
 faults are in `svir.testing.faults`.
 """
 
+# Type hints of the public classes are read here.
+from collections.abc import Iterable, Mapping  # noqa: F401
+from dataclasses import KW_ONLY  # noqa: F401
+from http.client import HTTPMessage  # noqa: F401
+from types import FunctionType
+
 from . import faults
 from .answers import Answer, Playable, Step
 from .faults import FaultServer
@@ -21,3 +27,7 @@ from .record import RecordingProxy
 from .server import ReplayServer, Request
 
 __all__ = ["Answer", "FaultServer", "Playable", "RecordingProxy", "ReplayServer", "Request", "Step", "faults"]
+
+for _name in __all__:
+    if isinstance(globals()[_name], type | FunctionType):
+        globals()[_name].__module__ = __name__  # the door, for a pickle, a repr and a page of help

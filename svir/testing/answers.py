@@ -15,9 +15,6 @@ from typing import Literal, TypeAlias
 Step: TypeAlias = tuple[bytes, float | threading.Event]
 """A piece, and before it a pause in seconds or an event that is waited for."""
 
-Playable: TypeAlias = "Path | bytes | Iterable[Step] | Answer"
-"""What stands for an answer: a `.http` or `.sse` file, an event stream in bytes or steps, an `Answer`."""
-
 # Decides HTTP chunks only, never what the stream means: the rare mixes of line ends may stay uncut.
 _EVENT = re.compile(rb".+?(?:\n\r?\n|\r\r|\Z)", re.DOTALL)
 
@@ -117,6 +114,10 @@ class Answer:
             return not raw or (b"\r\n" + body).endswith(b"\r\n0\r\n\r\n")
         length = re.search(rb"(?im)^content-length:[ \t]*(\d+)", head)
         return length is not None and (not raw or int(length[1]) == len(body))
+
+
+Playable: TypeAlias = Path | bytes | Iterable[Step] | Answer
+"""What stands for an answer: a `.http` or `.sse` file, an event stream in bytes or steps, an `Answer`."""
 
 
 def as_answer(playable: object, /) -> Answer:

@@ -1,190 +1,601 @@
-"""The connections to one server: a request goes out, and an answer comes back."""
+"""One connection, to the server or to the proxy before it, under the deadline of the call that uses it.
+
+    open --> head, write, write, ... --> response, receive, ... --> kept by the pool --> take --> head, ...
+                                                               \\-> closed
+
+urllib3 makes it (TLS, CONNECT, proxies) and writes the head of a request. svir has its socket from the moment it is
+made, so that one rule of time and cancellation covers every wait, sends by itself, so that head and body of a small
+request leave as one, and reads by itself. While a request is sent the server is listened to: one that answers early,
+or leaves, is noticed at once, even if it reads no more.
+
+What is private in urllib3 and the standard library, and used here for want of a public way:
+
+    HTTPConnection._new_conn, _dns_host   where the socket is made: it is noted before it connects
+    HTTPConnection._tunnel                a handshake behind it needs the time that is left
+    HTTPResponse._read_status, fp         how `_tunnel` reads the answer to CONNECT: line by line, under the deadline
+    SSLTransport.socket                   the socket under TLS inside of TLS
+"""
 
 from __future__ import annotations
 
+import errno
+import http.client
 import os
+import select
+import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from typing import Any, ClassVar
+import struct
+import sys
+from collections.abc import Mapping
+from typing import Any, BinaryIO, NamedTuple
 
-import urllib3
-from urllib3.exceptions import ClosedPoolError, HTTPError
-from urllib3.util.ssl_ import create_urllib3_context
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
+from urllib3.util.wait import wait_for_socket, wait_for_write
 
-from ..errors import ConnectError, ProtocolError, SvirError, words_of
-from ..limits import Limits
-from .address import Address
-from .answer import Answer
-from .call import Call
-from .headers import conceal, distinct, secrets
-from .receiving import Response
-from .sockets import PlainPool, TLSPool, current
+from ..errors import ConnectError, ProtocolError, SvirError, TruncatedError, clip, words_of
+from ..settings import Limits
+from .deadline import Deadline
+from .response import Head
+
+BLOCK = 64 * 2**10
+
+# Keep-alive probes, so that a long silent prompt outlives a NAT that forgets idle connections after minutes.
+_PROBES = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        # macOS has another name for the first.
+        for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPALIVE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 5))
+        if hasattr(socket, name)
+    ),
+]
+# Most of what is "sent" would wait in the kernel's buffer, of up to 4 MiB, and a send would seem to stand still until a
+# third of that is free: progress is reported, and an early answer noticed, within this many bytes of the truth. It is
+# two blocks, so that the network is busy while the next one is read and encoded.
+_UNSENT = 256 * 2**10
+_PROMPT = [
+    (socket.IPPROTO_TCP, getattr(socket, name), _UNSENT) for name in ("TCP_NOTSENT_LOWAT",) if hasattr(socket, name)
+]
+_DEFAULTS: list[Any] = HTTPConnection.default_socket_options  # pyright: ignore[reportAssignmentType]
+_OPTIONS = [*_DEFAULTS, *_PROBES, *_PROMPT]
+# While a request waits to be taken, an end is a reset: a server that does not read would notice no other, and the
+# kernel would keep what is unsent for minutes. On or off, and seconds: two ints, on Windows two shorts.
+_LINGER = (socket.SOL_SOCKET, socket.SO_LINGER)
+_HARD, _SOFT = (struct.pack("hh" if sys.platform == "win32" else "ii", on, 0) for on in (1, 0))
+_UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
+_LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_AT_ONCE = 2 * 65_483
+"""Bytes of a head and a first block that are joined: as many as two of the largest segments of Linux's loopback."""
+
+_FAULTS = (OSError, HTTPError, http.client.HTTPException, UnicodeError)
+"""What urllib3 and the standard library raise for a connection that cannot be made."""
+
+_PLAIN_PORT = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
+"""OpenSSL's words for a server that answers a handshake in plain text."""
 
 
-class Wire:
-    """The connections to one server.
+class Refusal(NamedTuple):
+    """What a proxy answered to CONNECT, in place of 200."""
 
-    Args:
-        address: where it is.
-        max_connections: connections kept for reuse; more calls at once open connections of their own.
-        ssl_context: for https; the default verifies certificates and names.
+    status: int
+    reason: str
+
+
+class Connection(HTTPConnection):
+    """A connection over TCP.
+
+    Attributes:
+        deadline: that of the call which uses the connection.
+        reused: whether it was kept from an earlier call.
+        answered: whether a byte of the answer came.
     """
 
-    _pickled: ClassVar = ("address", "max_connections", "ssl_context")
+    deadline: Deadline
+    reused: bool = False
+    answered: bool = False
+    _standing = False
+    _unsent: bytes = b""
+    """The head of the request, until a block goes with it."""
+    _untouched = False
+    """Whether the connection was kept, and nothing of the request has been sent on it yet."""
+    _whole = False
+    """Whether the whole request was sent, as far as it was to be."""
+    _hard = False
+    _early: Head | None = None
+    _in_body = False
+    _set: float | None = -1.0
+    """The timeout that the socket has."""
+    _refusal: Refusal | None = None
+    _seen: Any = None
 
-    def __init__(
-        self, address: Address, *, max_connections: int = 64, ssl_context: ssl.SSLContext | None = None
-    ) -> None:
-        self.address = address
-        self.max_connections = max_connections
-        self.ssl_context = ssl_context
-        self._tls = ssl_context or (_verifying() if address.encrypted else None)
-        # One manager per process: after a fork the parent's sockets are left alone. Setting a default is one step, so
-        # that there is no lock that a fork could leave held in the child.
-        self._managers: dict[int, urllib3.PoolManager] = {}
+    # Connecting
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._pickled}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state.pop("address"), **state)  # type: ignore[misc]
-
-    def send(
-        self,
-        call: Call,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: Iterable[bytes] | None,
-        limits: Limits,
-    ) -> Answer:
-        """Sends one request and waits for the head of its answer.
+    def open(self: Any, deadline: Deadline, place: str) -> None:
+        """Connects.
 
         Args:
-            call: its limits of time.
-            body: the blocks of the body, whose length is among the headers.
-            limits: bounds on the answer.
+            place: the server, for messages.
 
         Raises:
-            ConnectError: no connection, or it ended before an answer came.
-            ProtocolError, TooLargeError: what came is no head of an answer, or passes the limits.
-            TimedOut, Cancelled: see `Call`.
+            ConnectError: no connection.
+            TimedOut, Cancelled: see `Deadline`.
         """
-        call.begin(limits)
-        failure: Exception
-        outer = getattr(current, "call", None)  # a callback during the upload may make a call of its own
-        current.call = call
+        self.deadline = deadline
         try:
-            response = self._open(method, path, distinct(headers), None if body is None else _GivenBody(body))
-            head, current.response = current.response, None
-            return self._answer(response, head, call)
-        except _BodyFailure as wrapped:
-            failure = wrapped.error
-        except (HTTPError, OSError) as error:
-            failure = call.failure or self._unanswered(error)
-        finally:
-            current.call = outer
-        # Raised out here, so that its context is not what urllib3 made of it.
+            self.connect()
+        except SvirError as error:
+            failure = error
+        except _FAULTS as error:
+            failure = self._unconnected(error, place)
+        else:
+            self._standing = True
+            return
+        self.close()
         raise failure
 
-    def _open(self, method: str, path: str, headers: Mapping[str, str], body: Iterable[bytes] | None) -> Any:
-        while True:
-            try:
-                return self._manager().urlopen(
-                    method,
-                    self.address.url(path),
-                    body=body,
-                    headers=headers,
-                    retries=False,
-                    redirect=False,
-                    preload_content=False,
-                    timeout=urllib3.Timeout(connect=None, read=None),
-                )
-            except ClosedPoolError:
-                continue  # another thread closed the client just now, which goes on with new connections
-
-    def _answer(self, response: Any, head: Response, call: Call) -> Answer:
-        try:
-            return Answer(response, head, call)
-        except BaseException:
-            response.close()
-            response.release_conn()
-            raise
-
-    def _unanswered(self, error: Exception) -> SvirError:
-        cause = _innermost(error)
-        got = f"expected an answer from {self.address.shown}, got {words_of(cause)}"
-        if isinstance(error, urllib3.exceptions.InvalidHeader):
-            return ProtocolError(got)
-        failure = ConnectError(got)
+    def _unconnected(self, error: Exception, place: str) -> SvirError:
+        if self._refusal is not None:
+            status, reason = self._refusal
+            failure = ConnectError(f"the proxy refused the way to {place}: {status} {clip(reason)}".rstrip())
+            # A password or a rule does not change by asking again; a proxy that is out of order may recover.
+            failure.retryable = status >= http.client.INTERNAL_SERVER_ERROR
+            failure.status = status
+            return failure
+        if isinstance(error, ssl.SSLError) and any(word in str(error.reason or error) for word in _PLAIN_PORT):
+            failure = ConnectError(f"{place} does not speak TLS: is it http:// in place of https://?")
+            failure.retryable = False
+        else:
+            failure = ConnectError(f"no connection to {place}: {words_of(error)}")
+            # A certificate does not get better by asking again.
+            failure.retryable = not isinstance(error, ssl.SSLCertVerificationError)
         failure.__cause__ = error
-        # A certificate does not get better by asking again.
-        failure.retryable = not isinstance(cause, ssl.SSLCertVerificationError)
         return failure
 
-    def conceal(self, error: SvirError, headers: Mapping[str, str], /) -> None:
-        """Takes out of an error what the server was told in confidence with these headers, and the proxy by itself."""
-        proxy = self.address.proxy
-        conceal([*secrets(headers), *(secrets(proxy.headers) if proxy else ())], error)
+    def _new_conn(self: Any) -> socket.socket:
+        deadline = self.deadline
+        sys.audit("http.client.connect", self, self.host, self.port)
+        try:
+            found = socket.getaddrinfo(self._dns_host, self.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise ConnectError(f"no address for {self.host}: {words_of(error)}") from error
+        deadline.enter("connect", deadline.timeout.connect)
+        failure: OSError | None = None
+        for place, (family, kind, protocol, _, address) in enumerate(found):
+            try:
+                sock = _connected(socket.socket(family, kind, protocol), address, deadline, len(found) - place)
+            except SvirError:
+                raise
+            except OSError as error:
+                failure = error
+            else:
+                self._ear = _ear(sock)
+                return sock
+        raise ConnectError(f"no connection to {self.host}:{self.port}: {words_of(failure)}") from failure
+
+    def take(self: Any, deadline: Deadline) -> bool:
+        """Takes a kept connection for a call; returns whether it can be used, as far as can be known."""
+        if not self._is_quiet():
+            return False
+        self.deadline = deadline
+        self.reused = self._untouched = True
+        self.answered = self._whole = self._in_body = False
+        self._early = None
+        try:
+            deadline.hold(self._innermost())
+        except SvirError:
+            self.close()
+            raise
+        return True
+
+    def _is_quiet(self: Any) -> bool:
+        """Whether nothing came since the last answer: whatever does, the end of the connection mostly, is no answer,
+        since nothing was asked (RFC 9112, 9.2). A ticket of TLS is nothing."""
+        if not self._ear.poll(0):
+            return True
+        try:
+            self._timed(0.0)
+            self.sock.recv(1)
+        except _LATER:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def _innermost(self: Any) -> socket.socket:
+        """The socket that can be shut down: TLS inside of TLS, through a proxy, is none itself."""
+        sock: socket.socket = getattr(self.sock, "socket", self.sock)
+        return sock
+
+    # Sending
+
+    def head(self: Any, method: str, target: str, headers: Mapping[str, str], limits: Limits) -> None:
+        """Begins a request; its head leaves with the first block.
+
+        Args:
+            target: the path, or the whole URL for a proxy.
+            limits: bounds on the head of an answer that comes early.
+        """
+        self._limits = limits
+        self.request(method, target, headers=headers)
+        self._set = self.timeout
+
+    def send(self: Any, data: bytes) -> None:  # type: ignore[override]
+        """What the standard library sends: CONNECT to a proxy at once, the head of a request when a block goes with
+        it."""
+        if self._standing:
+            self._unsent += data
+        else:
+            self._send_all(data)
+
+    def write(self: Any, block: bytes) -> bool:
+        """Sends a block of the body; returns False, and sends no more, when the server answered or left meanwhile.
+
+        Raises:
+            TimedOut, Cancelled: see `Deadline`.
+        """
+        head, self._unsent = self._unsent, b""
+        if head and len(head) + len(block) <= _AT_ONCE:
+            return bool(self._sent(head + block))
+        return bool((not head or self._sent(head)) and self._sent(block))
+
+    def _sent(self: Any, data: bytes) -> bool:
+        try:
+            return bool(self._send_all(data))
+        except SvirError:  # `TimedOut` is an `OSError`, too
+            raise
+        except OSError:
+            # What the server said before it left is still to be read.
+            self.deadline.check()
+            return False
+
+    def finish(self) -> None:
+        """The whole request was sent."""
+        self._whole = True
+        self._linger(hard=False)
+
+    def _linger(self: Any, *, hard: bool) -> None:
+        if hard is not self._hard:
+            try:
+                self._innermost().setsockopt(*_LINGER, _HARD if hard else _SOFT)
+            except OSError:  # the other side has gone: macOS refuses any option then
+                return
+            self._hard = hard
+
+    def _send_all(self: Any, data: bytes) -> bool:
+        self._moved()
+        if self._untouched:
+            self._untouched = False
+            if not self._is_quiet():  # it came after the pool had looked
+                raise ConnectError("more came on a kept connection after the last answer")
+        if not isinstance(self.sock, socket.socket):
+            return bool(self._send_inside(data))
+        if self._set != 0.0:
+            self._timed(0.0)
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self.sock.send(rest) :]
+                if rest:
+                    self._moved()
+            except _LATER as later:
+                self._linger(hard=True)
+                self._wait(writing=not isinstance(later, ssl.SSLWantReadError))
+            if rest and self._heard():
+                return False
+        return True
+
+    def _wait(self: Any, *, writing: bool) -> None:
+        """Until the server takes more, or says something."""
+        remaining = self.deadline.remaining()
+        wait_for_socket(self.sock, read=True, write=writing, timeout=self.deadline.slice(remaining))
+        self.deadline.remaining()
+
+    def _moved(self) -> None:
+        """The limit of a send runs anew, unless what is sent asks a proxy for a tunnel, which is part of connecting."""
+        if self._standing:
+            self.deadline.enter("send", self.deadline.timeout.idle)
+
+    def _send_inside(self: Any, data: bytes) -> bool:
+        """TLS inside of TLS knows no sending without waiting: an early answer is noticed between two blocks only."""
+        for start in range(0, len(data), BLOCK):
+            try:
+                self._timed(self.deadline.remaining())
+                self.sock.sendall(data[start : start + BLOCK])
+            except SvirError:
+                raise
+            except OSError as error:
+                self.deadline.check()
+                if _is_timeout(error):
+                    raise self.deadline.expired() from error
+                raise
+            self._moved()
+        return True
+
+    def _heard(self: Any) -> bool:
+        """Whether the server answers, or leaves, while it should be listening. What it says is kept."""
+        if not self._ear.poll(0):
+            return False
+        try:
+            said = self.sock.recv(BLOCK)
+        except _LATER:
+            return False  # a ticket of TLS, or a part of one
+        except OSError:
+            return True
+        if not said or not self._standing:
+            return True
+        self.answered = True
+        if self._early is None:
+            self._early = Head(self._limits)
+        self._early.feed(said)
+        return bool(self._early.answering)
+
+    # Receiving
+
+    def receive(self: Any) -> bytes:
+        """What has come, or comes next; nothing at the end of the connection.
+
+        Raises:
+            TimedOut, Cancelled: see `Deadline`.
+            ConnectError, TruncatedError: the connection broke, in the head of the answer or in its body.
+        """
+        deadline = self.deadline
+        steady = deadline.steady
+        while True:
+            if steady:
+                deadline.check()
+                remaining = timeout = deadline.silence
+            else:
+                remaining = deadline.patience()
+                timeout = deadline.slice(remaining)
+            try:
+                if timeout != self._set:
+                    self._timed(timeout)
+                block: bytes = self.sock.recv(BLOCK)
+            except OSError as error:
+                if _is_timeout(error) and timeout != remaining:
+                    deadline.waited(in_vain=True)
+                    continue
+                broken = error
+                break
+            if not steady:
+                deadline.waited()
+            if not block:
+                deadline.check()
+            return block
+        raise self._broken(broken)
+
+    def _timed(self: Any, timeout: float | None) -> None:
+        self.sock.settimeout(timeout)
+        self._set = timeout
+
+    def _broken(self, error: OSError) -> SvirError:
+        self.deadline.check()
+        if _is_timeout(error):
+            return self.deadline.expired()
+        said = words_of(error)
+        failure: SvirError = ConnectError(f"no answer: {said}")
+        if self._in_body:
+            failure = TruncatedError(f"the answer broke off: {said}")
+        failure.__cause__ = error
+        return failure
+
+    def respond(self: Any) -> tuple[Head, bool]:
+        """The head of the answer, once it is there, and whether the whole request was sent before.
+
+        Raises:
+            ConnectError: the connection ended before that.
+            ProtocolError, TooLargeError: what came is no head of an answer, or passes the limits.
+            TimedOut, Cancelled: see `Deadline`.
+        """
+        self.deadline.enter("first", self.deadline.timeout.first)
+        head = self._early or Head(self._limits)
+        size = 0
+        while not head.complete:
+            block = self.receive()
+            if not block:
+                after = f" after {size} bytes" if size or head.began else ""
+                raise ConnectError(f"the server ended the connection without an answer{after}")
+            self.answered = True
+            size += len(block)
+            head.feed(block)
+        self._early = None
+        self._in_body = True
+        # The standard library keeps account of requests and answers, and tools that watch it take the status from here.
+        self._seen = _Seen(head.status, head.reason)
+        http.client.HTTPConnection.getresponse(self)
+        return head, self._whole
+
+    def response_class(self: Any, sock: socket.socket, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        """What the standard library takes for the answer: to CONNECT, or the one whose head was read already."""
+        return self._seen if self._standing else _TunnelResponse(self, sock, *args, **options)
+
+
+class _Seen:
+    """An answer that was read already."""
+
+    will_close = False
+
+    def __init__(self, status: int, reason: str) -> None:
+        self.status = status
+        self.reason = reason
+
+    def begin(self) -> None:
+        pass
+
+    def isclosed(self) -> bool:
+        return True
 
     def close(self) -> None:
-        """Ends idle connections; those in use end with their answers."""
-        manager = self._managers.pop(os.getpid(), None)
-        if manager is not None:
-            for key in manager.pools.keys():  # noqa: SIM118 - it refuses to be iterated
-                if (pool := manager.pools.get(key)) is not None:
-                    pool.close()
-
-    def _manager(self) -> urllib3.PoolManager:
-        process = os.getpid()
-        return self._managers.get(process) or self._managers.setdefault(process, self._new_manager())
-
-    def _new_manager(self) -> urllib3.PoolManager:
-        options: dict[str, Any] = {"num_pools": 4, "maxsize": self.max_connections, "block": False}
-        if self._tls is not None:
-            options["ssl_context"] = self._tls
-        proxy = self.address.proxy
-        manager = proxy.manager(options) if proxy is not None else urllib3.PoolManager(**options)
-        manager.pool_classes_by_scheme = {"http": PlainPool, "https": TLSPool}
-        return manager
+        pass
 
 
-@cache
-def _verifying() -> ssl.SSLContext:
-    """Verifies certificates and names. urllib3 would make one for each connection, which takes longer than its
-    handshake."""
-    context = create_urllib3_context()
-    context.load_default_certs()
-    return context
+class _TunnelResponse(http.client.HTTPResponse):
+    """A proxy's answer to CONNECT, read under the deadline of the call."""
+
+    def __init__(self, connection: Any, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self._connection = connection
+        self.fp: Any = _Lines(connection, self.fp)
+
+    def _read_status(self) -> Any:
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        if status != http.client.OK:
+            self._connection._refusal = Refusal(status, reason.strip())
+        return version, status, reason
 
 
-class _BodyFailure(Exception):
-    """Something that was raised while a block of the request was made: urllib3 would take some of it, such as a
-    `BrokenPipeError` in a callback that prints, for the connection's own."""
+class _Lines:
+    """The lines of a head, as the standard library reads them from a file.
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
+    Args:
+        file: keeps the socket open until it is closed.
+    """
+
+    def __init__(self, connection: Any, file: BinaryIO) -> None:
+        self._connection = connection
+        self._file = file
+        self._bytes = bytearray()
+        self._size = 0
+
+    def readline(self, _limit: int = -1, /) -> bytes:
+        """One line with its end; what there is, when the connection ends before."""
+        searched = 0
+        while (end := self._bytes.find(b"\n", searched)) < 0:
+            searched = len(self._bytes)
+            block = self._connection.receive()
+            self._size += len(block)
+            if self._size > BLOCK:
+                raise ProtocolError(f"the head of the proxy's answer is longer than {BLOCK} bytes")
+            if not block:
+                end = len(self._bytes)
+                break
+            self._bytes += block
+        line = bytes(self._bytes[: end + 1])
+        del self._bytes[: end + 1]
+        return line
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._file.close()
 
 
-class _GivenBody:
-    """A body whose failures pass through urllib3 as they are."""
+class TLSConnection(Connection, HTTPSConnection):  # pyright: ignore
+    """The same over TLS."""
 
-    def __init__(self, body: Iterable[bytes]) -> None:
-        self._body = body
+    sock: Any
 
-    def __iter__(self) -> Iterator[bytes]:
+    def connect(self) -> None:
         try:
-            yield from self._body
-        except Exception as error:
-            raise _BodyFailure(error) from error
+            super().connect()
+            if self.sock.version() is None:
+                # What was reset just before is wrapped without a handshake, and would carry plain text.
+                raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        except OSError as error:
+            _close_half_made(error)
+            self.deadline.check()
+            if _is_timeout(error):
+                raise self.deadline.expired() from error
+            raise
+        finally:
+            self._unguard()
+        self.deadline.hold(self._innermost())
+
+    def _new_conn(self) -> socket.socket:
+        sock = super()._new_conn()
+        try:
+            # The handshake takes the socket's descriptor over; a second one to the same connection can still end it.
+            self._guard = sock.dup()
+            self.deadline.hold(self._guard)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _unguard(self) -> None:
+        guard = self.__dict__.pop("_guard", None)
+        if guard is not None:
+            self.deadline.drop(guard)
+            guard.close()
+
+    def _tunnel(self) -> None:
+        super()._tunnel()
+        self.sock.settimeout(self.deadline.remaining())  # for the handshake
 
 
-def _innermost(error: BaseException) -> BaseException:
-    """The error that urllib3 wrapped."""
-    while True:
-        inner = error.__cause__ or next((part for part in error.args if isinstance(part, BaseException)), None)
-        if inner is None:
-            return error
-        error = inner
+def _connected(sock: socket.socket, address: Any, deadline: Deadline, addresses: int) -> socket.socket:
+    """The socket, once its connection stands. Of several `addresses` one that is silent leaves the others their share
+    of the time."""
+    try:
+        for option in _OPTIONS:
+            sock.setsockopt(*option)
+        deadline.hold(sock)
+        sock.setblocking(False)
+        failed = sock.connect_ex(address)
+        if failed in _UNDER_WAY:
+            remaining = deadline.remaining()  # and whether the call was ended before there was a connection to end
+            ready = _writable(sock, deadline, None if remaining is None else remaining / addresses)
+            deadline.check()
+            if not ready and addresses == 1:
+                raise deadline.expired()
+            failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if ready else errno.ETIMEDOUT
+        if failed:
+            raise OSError(failed, os.strerror(failed))
+        sock.settimeout(deadline.remaining())
+    except BaseException:
+        deadline.drop(sock)
+        sock.close()
+        raise
+    return sock
+
+
+def _writable(sock: socket.socket, deadline: Deadline, seconds: float | None) -> bool:
+    """Whether a socket can be written to within a time."""
+    slice = deadline.slice(seconds)
+    while not wait_for_write(sock, slice):
+        if slice == seconds:
+            return False
+        deadline.check()
+        if seconds is not None:
+            seconds -= slice or 0.0
+        slice = deadline.slice(seconds)
+    return True
+
+
+def _ear(sock: socket.socket) -> Any:
+    """What listens to a connection. It is made once: that takes three times as long as to listen, which is done for
+    each block."""
+    if not hasattr(select, "poll"):
+        return _Ear(sock)
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return poll
+
+
+class _Ear:
+    """The same where there is no `poll` (Windows)."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def poll(self, _timeout: int, /) -> Any:
+        return select.select([self._sock], [], [], 0.0)[0]
+
+
+def _is_timeout(error: OSError) -> bool:
+    """Whether a wait took too long: the kernel's own timeouts, after many lost packets, carry a number."""
+    late = isinstance(error, TimeoutError) and error.errno is None
+    return late or isinstance(error, BlockingIOError | ssl.SSLWantReadError)  # a limit of zero
+
+
+def _close_half_made(error: OSError) -> None:
+    """Before Python 3.13 a socket that is reset just before its handshake stays open, and nothing but the frame that
+    made it still has it."""
+    trace = error.__traceback__
+    while trace is not None:
+        made = trace.tb_frame.f_locals.get("self")
+        if isinstance(made, ssl.SSLSocket):
+            made.close()
+        trace = trace.tb_next

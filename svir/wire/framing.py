@@ -1,18 +1,27 @@
-"""Where the body of an answer ends, and what of the bytes on the wire is body.
+"""What of the bytes on the wire is the body of an answer: where it ends, and what it unpacks to.
 
-Source: RFC 9112, 6 and 7.1: in HTTP chunks, counted by Content-Length, or up to the end of the connection.
+Sources: RFC 9112, 6 and 7.1 (in HTTP chunks, counted by Content-Length, or up to the end of the connection); RFC 9110,
+8.4 (content codings: none is asked for, because it gains a stream nothing, but some gateways compress all the same).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, Protocol
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Protocol
 
-from ..errors import ProtocolError, TruncatedError, clip
+from ..errors import ProtocolError, StreamError, TooLargeError, TruncatedError, clip
 
 _HEX = b"0123456789abcdefABCDEF"
 _LONGEST_LINE = 8 * 2**10
 _LONGEST_TRAILER = 64 * 2**10
+
+_PIECE = 64 * 2**10
+_GZIP, _ZLIB, _RAW = 31, 15, -15
+_MEMBER = b"\x1f\x8b"
+_NO_CODING = frozenset({"", "identity", "none", "binary", "utf-8", "utf8", "8bit", "7bit", "chunked"})
+"""What some servers write as Content-Encoding, on a vendor's advice to keep proxies from compressing or by mistake, and
+that packs nothing."""
 
 
 class Framing(Protocol):
@@ -30,7 +39,7 @@ class Framing(Protocol):
     rest: int
 
     @property
-    def broken(self) -> ProtocolError | None: ...
+    def broken(self) -> StreamError | None: ...
 
     def feed(self, block: bytes, /) -> bytes:
         """What of a block is body."""
@@ -48,7 +57,7 @@ def framing(status: int, headers: Mapping[str, str], /) -> Framing:
     """The framing that the head of an answer announces.
 
     Raises:
-        ProtocolError: a transfer coding other than `chunked`.
+        ProtocolError: a transfer coding other than `chunked`, or two lengths that differ.
     """
     coding = headers.get("transfer-encoding", "").strip().lower()
     if status in (204, 304):
@@ -57,7 +66,10 @@ def framing(status: int, headers: Mapping[str, str], /) -> Framing:
         return Chunked()
     if coding not in ("", "identity"):
         raise ProtocolError(f"expected an answer in HTTP chunks or as it is, got the coding {clip(coding)!r}")
-    length = headers.get("content-length", "").partition(",")[0].strip()  # urllib3 refuses two that differ
+    lengths = {length.strip() for length in headers.get("content-length", "").split(",")}
+    if len(lengths) > 1:
+        raise ProtocolError(f"expected one Content-Length, got {clip(headers['content-length'], 40)}")
+    (length,) = lengths
     return Counted(int(length)) if length.isascii() and length.isdigit() and len(length) < 19 else Open()
 
 
@@ -111,7 +123,7 @@ class Chunked:
 
     def __init__(self) -> None:
         self.over: bool = False
-        self.broken: ProtocolError | None = None
+        self.broken: StreamError | None = None
         self.rest: int = 0
         self._next: Literal["size", "end", "trailer"] = "size"
         """What the next line is."""
@@ -129,7 +141,7 @@ class Chunked:
             at = self._whole(block, pieces) if self._next == "size" else 0
             if at < len(block):
                 self._parts(block, at, pieces)
-        except ProtocolError as error:
+        except StreamError as error:
             self.over, self.broken = True, error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -184,6 +196,9 @@ class Chunked:
 def _number(line: bytes) -> int:
     """The size that a line tells; extensions behind it are passed over."""
     digits = line.rstrip(b"\r\n")
+    if not digits:
+        # What h2o sends when the server behind it breaks off.
+        raise TruncatedError("expected the size of an HTTP chunk, got an empty line")
     if digits.strip(_HEX):
         digits = _bounded(digits).partition(b";")[0].rstrip(b" \t")
     if not 0 < len(digits) <= 16 or digits.strip(_HEX):
@@ -199,3 +214,83 @@ def _bounded(line: bytes) -> bytes:
 
 def _shown(line: bytes) -> str:
     return repr(clip(line.decode("latin-1"), 40))
+
+
+# What a body unpacks to
+
+
+class Decoder:
+    """Unpacks a body as it comes, in pieces that fit into memory.
+
+    Args:
+        name: gzip or deflate.
+        limit: bytes of all pieces together (`Limits.decompressed`).
+    """
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._name = name
+        self._limit = limit
+        self._size = 0
+        self._start = b""
+        self._unpack: Any = None
+
+    def feed(self, block: bytes, /) -> Iterator[bytes]:
+        """What a block unpacks to.
+
+        Raises:
+            ProtocolError: it is not packed as announced.
+            TooLargeError: all pieces together pass the limit.
+        """
+        piece = b""
+        while block or len(piece) == _PIECE:
+            unpack = self._unpack
+            if unpack is None or unpack.eof:
+                block, self._start = self._start + block, b""
+                if not self._begins(block):
+                    return
+            try:
+                piece = self._unpack.decompress(block, _PIECE)
+            except zlib.error as error:
+                raise ProtocolError(f"expected an answer in {self._name}, got {error}") from error
+            block = self._unpack.unconsumed_tail or self._unpack.unused_data
+            if piece:
+                yield self._counted(piece)
+
+    def _begins(self, block: bytes) -> bool:
+        """Whether something packed begins here, which its first two bytes tell."""
+        if len(block) < 2:
+            self._start = block
+            return False
+        first = self._unpack is None
+        if first and self._name == "deflate":
+            # RFC 9110, 8.4.1.2 asks for a header of zlib's, which many servers leave out.
+            self._unpack = zlib.decompressobj(_RAW if (block[0] << 8 | block[1]) % 31 else _ZLIB)
+        elif first or block.startswith(_MEMBER):  # gzip may be several members in a row
+            self._unpack = zlib.decompressobj(_GZIP)
+        else:
+            return False  # padding
+        return True
+
+    def _counted(self, piece: bytes) -> bytes:
+        self._size += len(piece)
+        if self._size > self._limit:
+            bound = f"{self._limit} bytes (Limits.decompressed)"
+            raise TooLargeError(f"expected an answer that unpacks to at most {bound}, got more")
+        return piece
+
+
+def decoder(encoding: str, limit: int, /) -> Decoder | None:
+    """Unpacks what a Content-Encoding names; `None` when there is nothing to unpack.
+
+    Args:
+        limit: bytes that it may unpack to (`Limits.decompressed`).
+
+    Raises:
+        ProtocolError: an encoding that is not known, or several.
+    """
+    names = [name for part in encoding.split(",") if (name := part.strip().lower()) not in _NO_CODING]
+    if not names:
+        return None
+    if len(names) == 1 and names[0] in ("gzip", "x-gzip", "deflate"):
+        return Decoder(names[0], limit)
+    raise ProtocolError(f"expected an answer without encoding, or in gzip or deflate, got {clip(encoding, 40)!r}")

@@ -8,12 +8,14 @@ from typing import Any
 
 from ..errors import RequestError
 
+# Compiled when first used: it would take longer than half of the import.
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_BREAKS_OUT = "[\r\n\0]|[^\0-\xff]"
+_SECRET = r"(?i)auth|key|token|cookie|secret|credential|password|signature"
 
 # Where a request ends is svir's to say: a second word on it is how one request is made to look like two.
 _OURS = frozenset({"content-length", "transfer-encoding", "expect", "te", "trailer", "upgrade"})
 
-_SECRET = r"(?i)auth|key|token|cookie|secret|credential|password|signature"
 _SHORTEST = 8
 """Characters of a secret: what is shorter ("none", "test") is none, and a part of other words."""
 _STARS = "***"
@@ -29,8 +31,8 @@ class Headers(dict[str, str]):
         return Headers(self)
 
 
-def checked(headers: Mapping[str, str], /) -> Mapping[str, str]:
-    """The headers, if every name is a token and no value breaks out of its line. No value is in any message.
+def check(headers: Mapping[str, str], /) -> None:
+    """Every name is a token, and no value breaks out of its line. No value is in any message.
 
     Raises:
         RequestError: a name that is no token, or of a header that frames the request; a value that is no string or has
@@ -45,9 +47,8 @@ def checked(headers: Mapping[str, str], /) -> Mapping[str, str]:
             raise RequestError(f"expected no header that frames the request, got {name}")
         if not isinstance(value, str):
             raise RequestError(f"expected a string as the value of header {name}, got {value.__class__.__name__}")
-        if any(sign in "\r\n\0" or sign > "\xff" for sign in value):
+        if re.search(_BREAKS_OUT, value):
             raise RequestError(f"expected a value of header {name} without line ends, NUL and characters over U+00FF")
-    return headers
 
 
 def distinct(headers: Mapping[str, str], /) -> Headers:
@@ -61,17 +62,21 @@ def secrets(headers: Mapping[str, str], /) -> Iterable[str]:
     for name, value in headers.items():
         if re.search(_SECRET, name):
             yield from value.split()
+            yield from re.split("[\\s=;,]+", value)  # a cookie, without its name
 
 
 def conceal(secrets: Iterable[str], error: BaseException, /) -> None:
     """Takes the secrets that were sent out of an error and out of its causes, which a traceback shows too: some servers
-    and gateways repeat the headers of a request."""
+    and gateways repeat the headers of a request. The frames that they were raised through go as well, for tools that
+    print the locals of a traceback: those of the standard library hold the headers that it was sending."""
     long = [secret for secret in secrets if len(secret) >= _SHORTEST]
-    cause: BaseException | None = error
-    while cause is not None:
-        cause.args = tuple(_concealed(value, long) for value in cause.args)
-        vars(cause).update({name: _concealed(value, long) for name, value in vars(cause).items()})
-        cause = cause.__cause__
+    link: BaseException | None = error
+    while link is not None:
+        if long:
+            link.args = tuple(_concealed(value, long) for value in link.args)
+            vars(link).update({name: _concealed(value, long) for name, value in vars(link).items()})
+        link.__traceback__ = link.__context__ = None
+        link = link.__cause__
 
 
 def _concealed(value: Any, secrets: Iterable[str]) -> Any:

@@ -1,0 +1,150 @@
+"""The connections to one server: those that are kept, and new ones.
+
+A plain list holds what is idle, the newest last: it is taken first, and the others age. Appending and taking are one
+step each, so that there is no lock that a fork, a signal handler or a finalizer could meet. A call that finds none
+opens a connection of its own, whatever the number; only so many are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from urllib3.connection import ProxyConfig
+from urllib3.util import parse_url
+from urllib3.util.ssl_ import create_urllib3_context
+
+from ..errors import SvirError
+from ..settings import Limits
+from .address import Address
+from .connection import Connection, TLSConnection
+from .deadline import Deadline, forks
+from .headers import conceal, secrets
+from .response import Response
+
+
+class Pool:
+    """The connections to one server; it can be pickled, without them.
+
+    Args:
+        address: where it is.
+        max_connections: connections kept for reuse.
+        ssl_context: for https; the default verifies certificates and names.
+    """
+
+    def __init__(
+        self, address: Address, *, max_connections: int = 64, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        self.address = address
+        self.max_connections = max_connections
+        self.ssl_context = ssl_context
+        parts = urlsplit(address.base)
+        self._encrypted = parts.scheme == "https"
+        self._host, self._port = parts.hostname or "", parts.port or (443 if self._encrypted else 80)
+        self._place = f"{parts.scheme}://{parts.netloc}"
+        proxy = address.proxy
+        self._proxy = parse_url(proxy.url) if proxy is not None else None
+        self._forwards = proxy is not None and not self._encrypted
+        """Whether a proxy passes requests on as they are, in place of opening a tunnel."""
+        self._forwarded = proxy.headers if proxy is not None and self._forwards else {}
+        self._tls = ssl_context or (_verifying() if address.encrypted else None)
+        self._idle: list[Connection] = []
+        self._forks = forks()
+
+    def __reduce__(self) -> Any:
+        return _made, (self.address, self.max_connections, self.ssl_context)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_idle"):
+            self.close()
+
+    def connection(self, deadline: Deadline, /) -> Connection:
+        """A connection for a call: a kept one that the server has not ended meanwhile, or a new one.
+
+        Raises:
+            ConnectError, TimedOut, Cancelled: see `Connection.open`.
+        """
+        while (kept := self._kept()) is not None:
+            if kept.take(deadline):
+                return kept
+            deadline.let_go()
+            kept.close()
+        connection = self._new()
+        connection.open(deadline, self._place)
+        return connection
+
+    def request(
+        self, connection: Connection, method: str, path: str, headers: Mapping[str, str], limits: Limits, /
+    ) -> None:
+        """Begins a request on a connection; its head leaves with the first block of its body."""
+        url = self.address.url(path)
+        target = url if self._forwards else url[len(self._place) :]
+        connection.head(method, target, {**self._forwarded, **headers}, limits)
+
+    def response(self, connection: Connection, limits: Limits, /) -> Response:
+        """The answer on a connection, once its head is there; see `Connection.respond` and `Response`."""
+        head, sent = connection.respond()
+        return Response(head, connection, self, limits, sent=sent)
+
+    def keep(self, connection: Any, /) -> None:
+        """Takes a connection back, whose answer was read to its end."""
+        if self._forks == forks() and len(self._idle) < self.max_connections:
+            del connection.deadline  # and with it what the caller gave to the call
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def conceal(self, error: SvirError, headers: Mapping[str, str], /) -> None:
+        """Takes out of an error what the server was told in confidence with these headers, and the proxy by itself."""
+        proxy = self.address.proxy
+        conceal([*secrets(headers), *(secrets(proxy.headers) if proxy else ())], error)
+
+    def close(self) -> None:
+        """Ends idle connections; those in use end with their answers, or are kept."""
+        while (connection := self._kept()) is not None:
+            connection.close()
+
+    def _kept(self) -> Connection | None:
+        if self._forks != forks():
+            # The parent goes on with its connections; here only the descriptors are closed.
+            theirs, self._idle, self._forks = self._idle, [], forks()
+            for connection in theirs:
+                connection.close()
+        with contextlib.suppress(IndexError):
+            return self._idle.pop()
+        return None
+
+    def _new(self) -> Connection:
+        options: dict[str, Any] = {"timeout": 0.0}
+        host, port = self._host, self._port
+        if self._proxy is not None:
+            options["proxy"] = self._proxy
+            # One context for both: a proxy behind TLS is verified as the server is.
+            options["proxy_config"] = ProxyConfig(self._tls, False, None, None)
+            host, port = self._proxy.host or "", self._proxy.port or (443 if self._proxy.scheme == "https" else 80)
+        over_tls = self._encrypted or (self._proxy is not None and self._proxy.scheme == "https")
+        if not over_tls:
+            return Connection(host, port, **options)
+        connection = TLSConnection(host, port, ssl_context=self._tls, **options)
+        if self._proxy is not None and self._encrypted:
+            proxy = self.address.proxy
+            headers = proxy.headers if proxy is not None else {}
+            connection.set_tunnel(self._host, self._port, headers, scheme=self._proxy.scheme or "http")
+        return connection
+
+
+def _made(address: Address, max_connections: int, ssl_context: ssl.SSLContext | None) -> Pool:
+    return Pool(address, max_connections=max_connections, ssl_context=ssl_context)
+
+
+@cache
+def _verifying() -> ssl.SSLContext:
+    """Verifies certificates and names. urllib3 would make one for each connection, which takes longer than its
+    handshake."""
+    context = create_urllib3_context()
+    context.load_default_certs()
+    return context
