@@ -22,7 +22,7 @@ Schema = dict[str, Any]
 _CLASS = type  # which the arguments named so hide
 
 
-def is_own(type: Any, /) -> bool:
+def is_pydantic(type: Any, /) -> bool:
     """Whether a type is a model or a dataclass of pydantic's."""
     return isinstance(type, _CLASS) and (issubclass(type, BaseModel) or is_pydantic_dataclass(type))
 
@@ -91,7 +91,7 @@ class Hooks:
 
     def schema(self, type: Any, /) -> Schema:
         own = _of(type)
-        if own is type and not is_own(type):
+        if own is type and not is_pydantic(type):
             raise NotImplementedError
         found = schema(own)
         for name, definition in found.pop("$defs", {}).items():
@@ -172,7 +172,7 @@ def _removed(data: Any, place: Sequence[Any]) -> bool:
 def hook(type: Any, data: Any, /) -> Any:
     """A value of a custom type from plain data; anything else is left to msgspec, which refuses it."""
     own = _of(type)
-    return decoded(msgspec.json.encode(data), own) if own is not type or is_own(type) else data
+    return decoded(msgspec.json.encode(data), own) if own is not type or is_pydantic(type) else data
 
 
 def takes_null(type: Any, /) -> bool:

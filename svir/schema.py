@@ -115,7 +115,7 @@ def _given(type: Any) -> Schema:
     return given
 
 
-_CURE = "name what it holds in a struct, a dataclass, a TypedDict or a pydantic model"
+_CURE = "use a struct, a dataclass, a TypedDict or a pydantic model in its place"
 
 
 def _full(type: Any) -> str:
@@ -257,7 +257,7 @@ def _is_foreign(type: Any) -> bool:
 def _is_foreign_once(type: Any) -> bool:
     foreign = _foreign()
     parts = list(_walked(type))
-    is_foreign = any(foreign.is_own(part) or _has_annotation(part, foreign) for part, _ in parts)
+    is_foreign = any(foreign.is_pydantic(part) or _has_annotation(part, foreign) for part, _ in parts)
     if not any(isinstance(part, _CLASS) and issubclass(part, Struct) for part, _ in parts):
         return is_foreign
     for part, path in parts:

@@ -523,6 +523,8 @@ def test_a_type_that_few_servers_take_is_named_in_the_log_without_its_folder(
 ) -> None:
     (tmp_path / "a.x").write_bytes(data)
     with caplog.at_level(logging.DEBUG, "svir"), Sources() as sources:
-        Body({"x": svir.Image(tmp_path / "a.x", **options)}, sources)
+        fields = {"x": svir.Image(tmp_path / "a.x", **options)}
+        for _ in range(2):  # as for a second try
+            Body(fields, sources)
     expected = [f"a.x is {type}, which few servers take; svir.Image(..., fit=1568) sends a JPEG"] if type else []
     assert [record.getMessage() for record in caplog.records] == expected

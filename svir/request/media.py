@@ -143,10 +143,10 @@ class Image(Medium):
             raise RequestError(f"expected 'low', 'high' or 'auto' as the detail of an Image, got {detail!r}")
         if fit is not None and (not isinstance(fit, int) or isinstance(fit, bool) or fit < 1):
             raise RequestError(f"expected a number of pixels from 1 as the fit of an Image, got {fit!r}")
-        self._is_made = fit is not None or _is_picture(source)
-        if self._is_made and isinstance(source, str):
+        self._is_prepared = fit is not None or _is_picture(source)
+        if self._is_prepared and isinstance(source, str):
             raise RequestError("expected a file or bytes for an Image with fit, got a URL")
-        if self._is_made and type is not None:
+        if self._is_prepared and type is not None:
             raise RequestError(f"expected no type for an Image that is made a JPEG or PNG, got {type!r}")
         self.detail: ImageDetail | None = detail
         self.fit: int | None = fit
@@ -154,19 +154,19 @@ class Image(Medium):
     def type_in(self, sources: Sources, /) -> str:
         """As other media; one that few servers take is named in the log."""
         type = super().type_in(sources)
-        if self.type is None and type not in _COMMON:
+        if self.type is None and type not in _COMMON and sources.is_first_mention(self):
             name = PurePath(self._opened(sources).name).name
             logger.warning("%s is %s, which few servers take; svir.Image(..., fit=1568) sends a JPEG", name, type)
         return type
 
     def _opened(self, sources: Sources) -> Source:
-        if not self._is_made:
+        if not self._is_prepared:
             return super()._opened(sources)
         source: Any = self.source
         name = str(source) if isinstance(source, Path) else f"<{source.__class__.__name__}>"
-        return sources.made(source, self.fit, name, partial(self._make, sources))
+        return sources.prepared(source, self.fit, name, partial(self._prepare, sources))
 
-    def _make(self, sources: Sources, into: IO[bytes]) -> None:
+    def _prepare(self, sources: Sources, into: IO[bytes]) -> None:
         try:
             from ..photos import prepare  # and Pillow with it
         except ImportError as error:

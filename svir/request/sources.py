@@ -77,6 +77,7 @@ class Sources:
         self._open: dict[object, tuple[object, Source]] = {}
         self._buffer = _NO_BUFFER
         self._spool: IO[bytes] | None = None
+        self._told: dict[int, object] = {}
 
     def __enter__(self) -> Sources:
         return self
@@ -86,6 +87,7 @@ class Sources:
 
     def close(self) -> None:
         self._open.clear()
+        self._told.clear()
         self._buffer = _NO_BUFFER  # a stream may live on for minutes
         self._spool = None
         if self._closing is not None:
@@ -106,10 +108,10 @@ class Sources:
             self._open[key] = (source, opened)
         return self._open[key][1]
 
-    def made(self, source: object, variant: object, name: str, write: Callable[[IO[bytes]], object], /) -> Source:
-        """What is made of a source for this request, once for each variant, and kept until it was sent.
+    def prepared(self, source: object, variant: object, name: str, write: Callable[[IO[bytes]], object], /) -> Source:
+        """What is prepared from a source, once for each variant, and kept while the request may be sent.
 
-        All that is made stands in one temporary file, which only its owner can read and which has no name.
+        All of it goes into one temporary file, which has no name and only its owner can read.
 
         Args:
             name: what it is called in messages.
@@ -138,6 +140,12 @@ class Sources:
             opened = sources.open(source)
             with opened.reading() as read:
                 yield opened.name, io.BufferedReader(_Reading(read, opened.size), _SPOOL_BLOCK)
+
+    def is_first_mention(self, about: object, /) -> bool:
+        """Whether something is asked about for the first time: a request is written anew for each try."""
+        is_first = id(about) not in self._told
+        self._told[id(about)] = about
+        return is_first
 
     def _closed_later(self) -> ExitStack:
         if self._closing is None:
@@ -244,7 +252,7 @@ class Memory:
 
 
 class Spooled:
-    """A part of the file of what was made for a request."""
+    """A part of the temporary file of a request."""
 
     def __init__(self, name: str, descriptor: int, start: int, size: int) -> None:
         self.name = name
