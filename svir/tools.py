@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from . import RequestError, ToolCall, json_schema
+from .schema import field_type
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -190,6 +191,7 @@ def _field(parameter: inspect.Parameter, tool: str, description: str | None) -> 
         raise RequestError(f"expected parameters that can be given by name for tool {tool!r}, got {parameter}")
     if hint is parameter.empty:
         raise RequestError(f"expected a type for each parameter of tool {tool!r}, got none for {parameter.name}")
+    hint = field_type(hint)
     if description:
         bare, *metas = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         annotated: Any = Annotated

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, assert_never, assert_type
 
 import msgspec
+import PIL.Image
 
 import svir
 from svir import batches, probe, run, testing, tools
@@ -134,22 +135,25 @@ def models(client: svir.Client, cancel: svir.Cancel) -> list[str]:
 
 def messages(call: svir.ToolCall, answer: svir.Completion) -> Sequence[Mapping[str, Any] | svir.Completion]:
     with io.BytesIO(b"RIFF") as file, Path("big.mp4").open("rb") as big:
-        attachments: list[svir.Image | svir.Audio | svir.Video | svir.TextFile] = [
+        attachments: list[svir.Image | svir.Audio | svir.Video | svir.File | svir.TextFile] = [
             svir.Image(Path("a.jpg")),
             svir.Image("https://example.com/a.jpg", type="image/jpeg", detail="low"),
-            svir.Image(mmap.mmap(-1, 9)),
+            svir.Image(mmap.mmap(-1, 9), fit=1568),
             svir.Audio(file, type="audio/wav", form="input_audio"),
             svir.Video(big, type="video/mp4"),
+            svir.File(Path("a.pdf"), name="b.pdf", type="application/pdf"),
             svir.TextFile(b"a,b", name="table.csv"),
         ]
     svir.TextFile("notes.txt")  # type: ignore[arg-type]
     svir.Image(b"", detail="highest")  # type: ignore[arg-type]
+    svir.Image(PIL.Image.new("RGB", (9, 9)))
     for attachment in attachments:
         match attachment:
-            case svir.TextFile():
+            case svir.TextFile() | svir.File():
                 assert_type(attachment.name, str)
             case svir.Image():
                 assert_type(attachment.detail, Literal["low", "high", "auto"] | None)
+                assert_type(attachment.fit, int | None)
             case svir.Audio():
                 assert_type(attachment.form, Literal["audio_url", "input_audio"])
             case svir.Video():
@@ -161,6 +165,8 @@ def messages(call: svir.ToolCall, answer: svir.Completion) -> Sequence[Mapping[s
         svir.system("Be brief.", name="house"),
         svir.developer("Be brief.", name="house"),
         svir.user("What is on these?", *attachments, name="ann"),
+        svir.user(attachments[0], "and this?", attachments[1]),
+        svir.user(Path("a.jpg")),  # type: ignore[arg-type]
         svir.assistant("Two", tool_calls=[call, call.as_dict()], reasoning="r", reasoning_content="r", name="m"),
         svir.assistant(refusal="no"),
         svir.tool_result(call, {"degrees": 21}, name="get_weather"),
@@ -412,11 +418,13 @@ def many(client: svir.Client) -> None:
         [svir.user("Hi")],
         {"custom_id": "a", "body": {"messages": "Hi", "max_tokens": 9}},
     ]
-    rows = svir.batch(client, asked, executor=concurrent.futures.ThreadPoolExecutor(), concurrency=4, rate=5.0)
+    pool = concurrent.futures.ThreadPoolExecutor()
+    rows = svir.batch(client, asked, executor=pool, concurrency=4, rate=5.0, type=Locker)
     assert_type(rows, Generator[batches.Row, None, None])
     for row in rows:
         assert_type((row.custom_id, row.request_id), tuple[str, str])
         assert_type((row.completion, row.error), tuple[svir.Completion | None, Exception | None])
+        print(row.value)
         if row.error is not None:
             raise row.error
     svir.batch(client, [7])  # type: ignore[list-item]
