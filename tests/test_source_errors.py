@@ -245,7 +245,7 @@ def test_a_disk_that_fails_while_it_is_read_is_named(photo: Path, monkeypatch: p
     with Sources() as sources:
         body = iter(Body({"x": Image(photo)}, sources))
         next(body)  # and the block after it is read
-        monkeypatch.setattr(sources_module.os, "preadv", failing_read)
+        monkeypatch.setattr(sources_module, "_read_at", failing_read)
         with pytest.raises(svir.SourceError) as caught:
             next(body)
     assert str(caught.value) == f"expected to read {photo}, got Input/output error at byte {2 * BLOCK}"

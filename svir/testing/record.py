@@ -11,17 +11,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import select
 import socket
 import ssl
 from collections.abc import Callable
 from http.client import HTTPMessage
 from pathlib import Path
+from selectors import EVENT_READ, EVENT_WRITE
 from urllib.parse import urlsplit
 
 from .answers import Answer
 from .extent import Extent
-from .loopback import LEFT, Gone, Loopback, Peer, may_go_on
+from .loopback import Gone, Loopback, Peer, may_go_on, not_waiting, wait_for
 from .secrets import Secrets, of_request
 
 _BLOCK = 64 * 2**10
@@ -187,39 +187,25 @@ def _sent(server: socket.socket, peer: Peer, data: bytes) -> bool:
     if isinstance(server, ssl.SSLSocket):  # what comes may be TLS's own
         server.sendall(data)
         return True
-    poll = _poll(server, select.POLLIN | select.POLLOUT, peer)
     rest = memoryview(data)
     while rest:
-        ready = dict(poll.poll())
-        if peer.sock.fileno() in ready:
-            raise Gone
-        if ready[server.fileno()] & ~select.POLLOUT:
+        if wait_for(server, EVENT_READ | EVENT_WRITE, peer) & EVENT_READ:
             return False
-        with contextlib.suppress(BlockingIOError):
-            rest = rest[server.send(rest, socket.MSG_DONTWAIT) :]
+        with contextlib.suppress(BlockingIOError), not_waiting(server):
+            rest = rest[server.send(rest) :]
     return True
 
 
 def _pass_answer(server: socket.socket, peer: Peer, answer: Extent) -> None:
     """Passes an answer on, to its end or that of the connection."""
-    poll = _poll(server, select.POLLIN, peer)
     while not answer.done:
-        is_there = isinstance(server, ssl.SSLSocket) and server.pending()
-        if not is_there and peer.sock.fileno() in dict(poll.poll()):
-            raise Gone
+        if not (isinstance(server, ssl.SSLSocket) and server.pending()):
+            wait_for(server, EVENT_READ, peer)
         block = _received(server)
         if not block:
             break
         answer.feed(block)
         peer.send(block)
-
-
-def _poll(server: socket.socket, events: int, peer: Peer) -> select.poll:
-    """What the server is ready for, and whether the client left."""
-    poll = select.poll()
-    poll.register(server, events)
-    poll.register(peer.sock, LEFT)
-    return poll
 
 
 def _received(server: socket.socket) -> bytes:
