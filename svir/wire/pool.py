@@ -10,17 +10,16 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from urllib3.connection import ProxyConfig
 from urllib3.util import parse_url
-from urllib3.util.ssl_ import create_urllib3_context
 
 from ..errors import SvirError
 from ..settings import Limits
 from .address import Address
+from .certificates import verifying
 from .connection import Connection, TLSConnection
 from .deadline import Deadline, forks
 from .headers import conceal, secrets
@@ -51,7 +50,7 @@ class Pool:
         self._forwards = proxy is not None and not self._encrypted
         """Whether a proxy passes requests on as they are, in place of opening a tunnel."""
         self._forwarded = proxy.headers if proxy is not None and self._forwards else {}
-        self._tls = ssl_context or (_verifying() if address.encrypted else None)
+        self._tls = ssl_context or (verifying() if address.encrypted else None)
         self._idle: list[Connection] = []
         self._forks = forks()
 
@@ -139,12 +138,3 @@ class Pool:
 
 def _made(address: Address, max_connections: int, ssl_context: ssl.SSLContext | None) -> Pool:
     return Pool(address, max_connections=max_connections, ssl_context=ssl_context)
-
-
-@cache
-def _verifying() -> ssl.SSLContext:
-    """Verifies certificates and names. urllib3 would make one for each connection, which takes longer than its
-    handshake."""
-    context = create_urllib3_context()
-    context.load_default_certs()
-    return context
