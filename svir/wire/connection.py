@@ -69,6 +69,9 @@ _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _AT_ONCE = 2 * 65_483
 """Bytes of a head and a first block that are joined: as many as two of the largest segments of Linux's loopback."""
 
+_BARE = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_BARE.check_hostname = False  # nothing is ever sent by it
+
 _FAULTS = (OSError, HTTPError, http.client.HTTPException, UnicodeError)
 """What urllib3 and the standard library raise for a connection that cannot be made."""
 
@@ -201,7 +204,7 @@ class Connection(HTTPConnection):
         except _LATER:
             return True
         except OSError:
-            pass
+            self._forget()
         return False
 
     def _innermost(self: Any) -> socket.socket:
@@ -248,6 +251,7 @@ class Connection(HTTPConnection):
             raise
         except OSError:
             # What the server said before it left is still to be read.
+            self._forget()
             self.deadline.check()
             return False
 
@@ -323,6 +327,7 @@ class Connection(HTTPConnection):
         except _LATER:
             return False  # a ticket of TLS, or a part of one
         except OSError:
+            self._forget()
             return True
         if not said or not self._standing:
             return True
@@ -371,7 +376,11 @@ class Connection(HTTPConnection):
         self.sock.settimeout(timeout)
         self._set = timeout
 
+    def _forget(self) -> None:
+        """An error of the socket is dealt with."""
+
     def _broken(self, error: OSError) -> SvirError:
+        self._forget()
         self.deadline.check()
         if _is_timeout(error):
             return self.deadline.expired()
@@ -520,6 +529,12 @@ class TLSConnection(Connection, HTTPSConnection):  # pyright: ignore
             sock.close()
             raise
         return sock
+
+    def _forget(self) -> None:
+        # OpenSSL notes an error for the thread, CPython 3.14 leaves it there, and the next connection that this thread
+        # reads would get it. A new TLS object clears the note.
+        if sys.version_info >= (3, 14):
+            _BARE.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO())
 
     def _unguard(self) -> None:
         guard = self.__dict__.pop("_guard", None)
