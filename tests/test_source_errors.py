@@ -232,6 +232,7 @@ def test_a_file_that_cannot_be_opened_is_refused(
     assert said == f"expected a readable file, {message}{photo}"
 
 
+@pytest.mark.unix("a FIFO among files")
 def test_a_fifo_that_took_the_place_of_a_file_does_not_block(photo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = photo.stat()
     pipe_path = fifo(photo)

@@ -10,6 +10,7 @@ this process, where nothing goes out until the wait is over.
 from __future__ import annotations
 
 import copy
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -33,6 +34,9 @@ from .pace import Pace
 from .sender import Request, Row, Sender
 
 __all__ = ["Request", "Row", "batch"]
+
+_SLICE = 0.2 if sys.platform == "win32" else None
+"""Seconds of a wait that Ctrl-C does not end, as that for a lock on Windows."""
 
 
 def batch(
@@ -213,6 +217,8 @@ class _Queue:
         left = self._pace.left if has_room else None
         if not self._running:
             time.sleep(left or 0.0)
+        if _SLICE is not None:
+            left = _SLICE if left is None else min(left, _SLICE)
         done = wait(self._running, left, FIRST_COMPLETED).done
         ended = [(self._running[future], _row(future, self._running[future])) for future in done]
         for future in done:

@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ PHOTOS = 20
 PHOTO_BYTES = 4_000_000
 PEAK = 8 * 2**20
 """Bytes that sending may take at most: less than one photo and its base64 together."""
+
+# The end of a service and that of a session, by the names that a system has for them.
+_ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
 
 _QUESTION = "What is a photograph?"
 
@@ -161,11 +164,8 @@ def temporary_folder() -> Iterator[Path]:
     try:
         yield Path(folder.name)
     finally:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-        try:
+        with _deaf():
             folder.cleanup()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
@@ -174,10 +174,28 @@ def _tidy_when_terminated() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ends = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(end, lambda number, _: sys.exit(128 + number)) for end in ends]
+    with _handled(lambda number, _: sys.exit(128 + number), _ENDS):
+        yield
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Puts off what would end this process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    with _handled(lambda number, _: came.append(number), (signal.SIGINT, *_ENDS)):
+        yield
+    for number in came:
+        signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def _handled(handler: Any, numbers: Iterable[int]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for end, handler in zip(ends, before, strict=True):
-            signal.signal(end, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
