@@ -131,18 +131,23 @@ def decoded(text: str | bytes, type: Any, /, *, wrapper: str = "") -> Any:
     except ValidationError as error:
         misfit = error
     try:
-        data = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        raise misfit from None
-    if isinstance(data, dict) and data.keys() == {wrapper}:
         try:
-            return _without_nulls(data[wrapper], type)
-        except ValidationError as error:
-            misfit = error
-    try:
-        return _without_nulls(data, type)
-    except ValidationError:
-        raise misfit from None
+            data = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            raise misfit from None
+        if isinstance(data, dict) and data.keys() == {wrapper}:
+            try:
+                return _without_nulls(data[wrapper], type)
+            except ValidationError as error:
+                misfit = error
+        try:
+            return _without_nulls(data, type)
+        except ValidationError:
+            raise misfit from None
+    finally:
+        del (
+            misfit
+        )  # it holds this frame, and every caller's: the client and its connections would wait for a collection
 
 
 def _without_nulls(data: Any, type: Any) -> Any:

@@ -8,10 +8,12 @@ Tests that are by nature Unix carry the marker `unix`, those that need Linux `li
 deselected where they cannot hold, and so are the files whose subject knows no system; the summary says what and why.
 """
 
+import builtins
 import fcntl
 import importlib
 import os
 import socket
+import struct
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -40,6 +42,11 @@ class System(NamedTuple):
     absent: str
     lacks: Mapping[str, str]
     has: Mapping[str, Mapping[str, Any]]
+
+
+def _pack(form: str, *values: Any) -> bytes:
+    """SO_LINGER in the form of this kernel, which refuses that of Windows."""
+    return struct.pack("ii" if form == "hh" else form, *values)
 
 
 def _locking(file: int, mode: int, size: int) -> None:
@@ -72,6 +79,7 @@ SYSTEMS = {
             # A process group of its own is asked for with a flag, which means nothing here.
             "subprocess": {"CREATE_NEW_PROCESS_GROUP": 0},
             "socket": {"errorTab": {}},
+            "struct": {"pack": _pack},
             "msvcrt": {"locking": _locking, "LK_NBLCK": fcntl.LOCK_EX | fcntl.LOCK_NB, "LK_UNLCK": fcntl.LOCK_UN},
         },
     ),
@@ -135,7 +143,7 @@ class _Finder(MetaPathFinder):
         self._modules = {
             name: _Module(name, _real(name), system.lacks.get(name, ""), system.has.get(name, {})) for name in names
         }
-        self._import = __import__
+        self._before = {name: sys.modules.get(name) for name in [*self._absent, *names]}
         self.builtins: dict[str, Any] = _Builtins({"__import__": self._imported})
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -147,17 +155,18 @@ class _Finder(MetaPathFinder):
         return spec
 
     def _imported(self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-        if level == 0 and name in self._modules:
+        # What a test puts in a module's place is what svir gets.
+        if level == 0 and name in self._before and sys.modules.get(name) is self._before[name]:
+            if name in self._absent:
+                raise ModuleNotFoundError(f"No module named {name!r} here", name=name)
             return self._modules[name]
-        if level == 0 and name in self._absent:
-            raise ModuleNotFoundError(f"No module named {name!r} here", name=name)
-        return self._import(name, globals, locals, fromlist, level)
+        return builtins.__import__(name, globals, locals, fromlist, level)
 
 
 class _Builtins(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         try:
-            return getattr(importlib.import_module("builtins"), name)
+            return getattr(builtins, name)
         except AttributeError:
             raise KeyError(name) from None
 

@@ -225,6 +225,7 @@ def test_the_answers_of_a_conversation_can_be_written_to_a_file(tmp_path: Path) 
     assert len(messages(server)[1]) == 3
 
 
+@pytest.mark.unix("readline")
 def test_a_question_can_be_called_back_where_there_is_readline() -> None:
     pytest.importorskip("readline")
     with ReplayServer(HELLO) as server:

@@ -237,6 +237,7 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources_module, "_descriptors", lambda: 0)
 
 
+@pytest.mark.unix("a limit of descriptors that can be set")
 def test_a_hundred_photos_are_sent_by_a_process_that_may_open_forty_files(tmp_path: Path) -> None:
     paths = [tmp_path / f"{n}.png" for n in range(100)]
     for n, path in enumerate(paths):
