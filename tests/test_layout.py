@@ -24,12 +24,12 @@ MAY_IMPORT = {
     "hooks": {"events"},
     "exchange": {"answer", "request", "wire", "hooks", "errors", "events", "settings"},
     "stream": {"exchange", "errors", "events"},
-    # run: when it is asked for
+    # tools: when it is asked for
     "client": {
-        *("stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events", "settings", "schema", "run"),
+        *("stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events", "settings", "schema"),
+        "tools",
     },
-    "tools": {""},
-    "run": {"", "tools"},
+    "tools": {"request", "errors", "events", "schema", "settings", "client"},  # client: for type checkers only
     "batches": {"", "batches"},
     "probe": {"", "probe"},
     "testing": {"testing"},
@@ -137,7 +137,7 @@ def test_the_top_level_shows_five_names() -> None:
 def test_importing_svir_loads_nothing_that_stands_on_the_client() -> None:
     code = "import sys, svir; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    above = {"batches", "run", "tools", "probe", "testing", "cli", "__main__"}
+    above = {"batches", "tools", "probe", "testing", "cli", "__main__"}
     own = {name.split(".")[1] for name in loaded if name.startswith("svir.")}
     assert own == {part for part in MAY_IMPORT if part} - above
     assert not {name.split(".")[0] for name in loaded} & {"asyncio", "rich", "concurrent", "multiprocessing"}
