@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "batches": {"", "batches"},
     "probe": {"", "probe"},
     "testing": {"testing"},
-    "cli": {"", "batches", "cli", "probe", "testing"},
+    "demo": {"", "demo", "testing"},
+    "cli": {"", "batches", "cli", "demo", "probe", "testing"},
     "__main__": {"cli"},
     # batches, tools: when they are asked for
     "": {"client", "stream", "request", "schema", "hooks", "errors", "events", "settings", "batches", "tools"},
@@ -110,7 +111,7 @@ def test_only_sources_opens_files(name: str) -> None:
     assert {call for call in called if call.endswith("open")} <= {"sources.open"}
 
 
-CLIENT_SIDE = [path for path in modules() if part_of(path) not in ("testing", "cli")]
+CLIENT_SIDE = [path for path in modules() if part_of(path) not in ("testing", "demo", "cli")]
 
 
 @pytest.mark.parametrize("path", CLIENT_SIDE, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -137,7 +138,7 @@ def test_the_top_level_shows_five_names() -> None:
 def test_importing_svir_loads_nothing_that_stands_on_the_client() -> None:
     code = "import sys, svir; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    above = {"batches", "tools", "probe", "testing", "cli", "__main__"}
+    above = {"batches", "tools", "probe", "testing", "demo", "cli", "__main__"}
     own = {name.split(".")[1] for name in loaded if name.startswith("svir.")}
     assert own == {part for part in MAY_IMPORT if part} - above
     assert not {name.split(".")[0] for name in loaded} & {"asyncio", "rich", "concurrent", "multiprocessing"}

@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    # Here, because the processes that the demo starts import this package too, and none of its commands.
+    # Here and not at the top: Ctrl-C while they load ends the command as it does later on.
     from . import batch, chat, demo, models, probe, record, replay
 
     parser = argparse.ArgumentParser(
