@@ -115,8 +115,8 @@ class Client:
         self.think_tags = think_tags
         self.limits = limits
         self._hooks = Hooks(on_request, on_response, on_error)
-        self._refused: set[str] = set()
-        """Optional fields that the server is known to refuse."""
+        self._refused: dict[Any, set[str]] = {}
+        """Optional fields that the server is known to refuse, by model."""
         self._sleep: Callable[[float], object] | None = None
         self._jitter: Callable[[], float] | None = None
         try:
@@ -296,7 +296,7 @@ class Client:
         exchange = self._exchange("/models", JSON, None, cancel)
         try:
             exchange.send()
-            listed = models.listed(exchange.response.document())
+            listed = models.listed(exchange.document())
             exchange.response.settle(0.0)
             exchange.answered()
         except SvirError as error:

@@ -13,16 +13,28 @@ import email.utils
 import logging
 import math
 import random
+import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
+import msgspec
 from msgspec import Struct, structs
 
 from .answer import failure
 from .answer.reader import Reader
-from .errors import Cancelled, ConnectError, Detail, NotAStreamError, StatusError, StreamError, SvirError, clip
+from .errors import (
+    Cancelled,
+    ConnectError,
+    Detail,
+    NotAStreamError,
+    StatusError,
+    StreamError,
+    SvirError,
+    TruncatedError,
+    clip,
+)
 from .events import Completion, Event, Metrics
 from .hooks import ErrorInfo, RequestInfo, ResponseInfo
 from .request import options
@@ -46,6 +58,9 @@ _DENIED_SECONDS = 0.05
 _SMALL = 64 * 2**10
 """Bytes of a body that is sent once more on a guess: no photo is."""
 
+_PERHAPS_JSON = r"\A\Z|json|\Atext/plain\Z|octet-stream"
+"""Media types under which servers and proxies send JSON; none is one of them."""
+
 _ADVICE = {"true": True, "false": False}
 """What `x-should-retry` says (OpenAI)."""
 
@@ -65,7 +80,7 @@ class Settings(Struct, frozen=True):
 
     Args:
         headers: returns the headers of a try, the key among them.
-        refused: optional fields that the server is known to refuse; what is learnt is added.
+        refused: the optional fields that the server is known to refuse, by model; what is learnt is added.
         sleep: waits between two tries, in place of the clock.
         jitter: a random number from 0 up to 1; half of each wait is random, so that clients do not come back in step.
     """
@@ -78,7 +93,7 @@ class Settings(Struct, frozen=True):
     hooks: Hooks = Hooks()
     strict: bool = False
     think_tags: bool = True
-    refused: set[str] = set()
+    refused: dict[Any, set[str]] = {}
     sleep: Callable[[float], object] | None = None
     jitter: Callable[[], float] | None = None
 
@@ -96,6 +111,7 @@ class Exchange:
     Attributes:
         response: the newest answer.
         reader: reads its events.
+        whole: whether its `Completion` is there.
     """
 
     response: Response
@@ -132,6 +148,7 @@ class Exchange:
         self._unreported = [] if settings.hooks == Hooks() else [True]
         """Emptied by the thread that reports the end of the call, in one step; without hooks nobody wants to know."""
         self.repairs: list[str] = []
+        self.whole: bool = False
 
     # A call, in the order of time
 
@@ -148,9 +165,10 @@ class Exchange:
                 self._again(error)
             else:
                 break
-        self._settings.refused.update(self._left_out)
         if self._fields is not None:
             settings = self._settings
+            if self._left_out:
+                settings.refused.setdefault(self._fields.get("model"), set()).update(self._left_out)
             self.reader = Reader(
                 strict=settings.strict,
                 think_tags=settings.think_tags,
@@ -167,12 +185,13 @@ class Exchange:
         """The events of the answer as it comes, to its end."""
         response, reader = self.response, self.reader
         if self._wanted == JSON:
-            yield from reader.document(response.document())
+            yield from reader.document(self.document())
         else:
             yield from reader.events(self._blocks())
         response.settle(0.0)  # mostly the end is there already, and the next call can have the connection
         for event in reader.end(framed=response.framed):
             if type(event) is Completion:
+                self.whole = True
                 self.answered(event)
             yield event
         response.settle(_END_SECONDS)
@@ -180,10 +199,26 @@ class Exchange:
     def _blocks(self) -> Iterator[bytes]:
         """The body of the answer as it comes. How far the reader is decides how long the next wait may be."""
         response, reader, deadline = self.response, self.reader, self._deadline
-        while block := response.receive():
-            yield block
-            if not deadline.steady:
-                deadline.progressed(reader.received, reader.shown)
+        try:
+            while block := response.receive():
+                yield block
+                if not deadline.steady:
+                    deadline.progressed(reader.received, reader.shown)
+        except TruncatedError as error:
+            error.retryable = not reader.received  # as when a worker dies behind the head: nothing was handed out yet
+            raise
+
+    def document(self) -> bytes:
+        """The whole body of an answer that is no stream.
+
+        Raises:
+            NotAStreamError: it is no JSON by its type, nor the answer that was asked for by what it holds.
+        """
+        response = self.response
+        document = response.document()
+        if response.media_type != JSON and not _is_answer(document):
+            raise self._of_another_type(response, document)
+        return document
 
     def again(self, error: SvirError, /) -> None:
         """Sends the request again because of a failure before its first event; raises it when that is not to be."""
@@ -266,17 +301,28 @@ class Exchange:
             connection.close()
             raise
         logger.debug("%s %s: %s", method, pool.address.url(self._path), response.status)
-        if not failure.is_success(response.status) or response.media_type != self._wanted:
+        media_type = response.media_type
+        if not failure.is_success(response.status) or (
+            media_type != self._wanted and not self._may_be_json(media_type)
+        ):
             raise self._refusal(response)
+        if media_type != self._wanted:
+            self.repairs.append(f"JSON sent as {clip(media_type, 40) or 'no content type'}")
         return response
+
+    def _may_be_json(self, media_type: str) -> bool:
+        """Whether a document may be looked at for the answer that was asked for, whatever its type says: sglang-router
+        and smg list their models as plain text."""
+        return self._wanted == JSON and not self._settings.strict and re.search(_PERHAPS_JSON, media_type) is not None
 
     def _written(self) -> Body | None:
         """The body of this try. It is written anew for each, and not held while an answer is waited for."""
         fields = self._fields
         if fields is None:
             return None
-        if self._settings.refused and not self._left_out and not self._settings.strict:
-            self._leave_out(self._settings.refused & fields.keys())
+        settings = self._settings
+        if settings.refused and not self._left_out and not settings.strict:
+            self._leave_out(settings.refused.get(fields.get("model"), set()) & fields.keys())
         if self._left_out:
             fields = {name: value for name, value in fields.items() if name not in self._left_out}
         return Body(fields, self._sources)
@@ -299,24 +345,33 @@ class Exchange:
             response.settle(0.0)
         finally:
             response.end()
+        if failure.is_success(response.status):
+            return self._of_another_type(response, start)
         detail = failure.in_body(start)
         body = start.decode(errors="replace")
-        if not failure.is_success(response.status):
-            if not detail.message and (there := response.headers.get("location")):
-                detail = Detail(message=f"moved to {without_query(there)}, and no redirect is followed")
-            error: SvirError = failure.of_status(
-                response.status,
-                response.reason,
-                detail,
-                body=body,
-                retry_after=asked_delay(response.headers, time.time()),
-                again=_ADVICE.get(response.headers.get("x-should-retry", "").lower()),
-            )
-        else:
-            got = f"{response.media_type or 'no content type'}: {clip(detail.message or body)}"
-            error = NotAStreamError(
-                f"expected {self._wanted}, got {got}", status=response.status, detail=detail, body=body
-            )
+        if not detail.message and (there := response.headers.get("location")):
+            detail = Detail(message=f"moved to {without_query(there)}, and no redirect is followed")
+        error = failure.of_status(
+            response.status,
+            response.reason,
+            detail,
+            body=body,
+            retry_after=asked_delay(response.headers, time.time()),
+            again=_ADVICE.get(response.headers.get("x-should-retry", "").lower()),
+        )
+        error.request_id = response.request_id
+        return error
+
+    def _of_another_type(self, response: Response, start: bytes) -> SvirError:
+        start = start[: self._settings.limits.error_body]
+        detail = failure.in_body(start)
+        body = start.decode(errors="replace")
+        error = NotAStreamError(
+            f"expected {self._wanted}, got {response.media_type or 'no content type'}: {clip(detail.message or body)}",
+            status=response.status,
+            detail=detail,
+            body=body,
+        )
         error.request_id = response.request_id
         return error
 
@@ -407,6 +462,15 @@ class Exchange:
                     **found,
                 )
             )
+
+
+def _is_answer(document: bytes) -> bool:
+    """Whether a document is JSON that holds an answer, or a list of models."""
+    try:
+        data = msgspec.json.decode(document)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(data, list) or (isinstance(data, dict) and ("choices" in data or "data" in data))
 
 
 def pause(retry: Retry, error: SvirError, tries: int, jitter: Callable[[], float], /) -> float | None:

@@ -128,7 +128,7 @@ class Stream:
     def close(self) -> None:
         """Ends the connection if the answer is not complete. May be called again, and from any thread: one that
         reads the stream then gets `Cancelled`."""
-        if self._over is None and not self.completion.complete:
+        if self._over is None and not self._exchange.whole:
             over = _closed()
             over.completion = self.completion
             self._over = over

@@ -1,6 +1,7 @@
 """What the collector finds is only closed: no connection goes back from a finalizer, and none waits for a lock."""
 
 import gc
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ def drop(client: svir.Client, *, events: int) -> None:
 def collected_by_hand() -> Iterator[None]:
     """The collector comes only when it is called; what streams say of being dropped is another test's."""
     gc.collect()
+    gc.freeze()
     gc.disable()
     try:
         with warnings.catch_warnings():
@@ -42,6 +44,7 @@ def collected_by_hand() -> Iterator[None]:
             yield
     finally:
         gc.enable()
+        gc.unfreeze()
 
 
 @over_both
@@ -94,90 +97,64 @@ def test_streams_that_are_collected_at_any_time_leave_the_other_calls_whole() ->
         assert python(AT_ITS_OWN_RHYTHM, server.url) == "0 []\n"
 
 
-AT_EVERY_STEP = """
-import gc, sys, warnings
-import svir
-from test_finalizers import drop
-warnings.simplefilter("ignore", ResourceWarning)
-client = svir.Client(sys.argv[1], retry=svir.Retry(attempts=1))
-for _ in range(20):
-    client.complete("so that what is done once is done")
-gc.collect()
-gc.disable()
-failed, number, passed = [], 0, 0
+HOLDING_LOCKS = ("queue.py", "threading.py", "_collections.py")
+"""Files whose lines are run while a lock is held that pools of connections stand on."""
 
-def step(frame, event, argument):
-    global passed
-    passed += 1
-    if passed == number:
-        gc.collect()
 
-while passed >= number:  # until a call has no such step any more
-    number += max(1, number // 150)
-    drop(client, events=1)
-    passed = 0
-    alive(10)
-    sys.setprofile(step)
-    try:
-        text = client.complete("hi").text
-    except BaseException as error:
-        text = repr(error)
-    finally:
-        sys.setprofile(None)
-    if text != "abc":
-        failed.append((number, text))
-print(number > 100, len(failed), failed[:3])
-"""
+def sweep(alive: Callable[[float], None], url: str, lines: str) -> None:
+    """Collects a dropped stream at one step of a call after the other, and prints what became of the calls.
+
+    A step is a call or return of any function, or else a line of the files above.
+    """
+    warnings.simplefilter("ignore", ResourceWarning)
+    client = svir.Client(url, retry=svir.Retry(attempts=1))
+    for _ in range(20):
+        client.complete("so that what is done once is done")
+    gc.collect()
+    gc.freeze()  # what is there already would only make each collection slow
+    gc.disable()
+    failed: list[tuple[int, str]] = []
+    number = passed = 0
+
+    def step(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal passed
+        passed += 1
+        if passed == number:
+            gc.collect()
+        return step
+
+    def call(frame: Any, event: str, argument: Any) -> Any:
+        return step if frame.f_code.co_filename.endswith(HOLDING_LOCKS) else None
+
+    while passed >= number:  # until a call has no such step any more
+        number += 1 if lines else max(1, number // 150)
+        drop(client, events=1)
+        passed = 0
+        alive(10)
+        sys.settrace(call) if lines else sys.setprofile(step)
+        try:
+            text = client.complete("hi").text
+        except BaseException as error:
+            text = repr(error)
+        finally:
+            sys.settrace(None)
+            sys.setprofile(None)
+        if text != "abc":
+            failed.append((number, text))
+    print("lines" if lines else number > 100, len(failed), failed[:3])
+
+
+SWEEP = "from test_finalizers import sweep\nsweep(alive, *sys.argv[1:])"
 
 
 def test_a_collection_at_any_step_of_a_call_neither_blocks_nor_breaks_it() -> None:
     with ReplayServer(ANSWER) as server:
-        assert python(AT_EVERY_STEP, server.url) == "True 0 []\n"
-
-
-AS_A_LOCK_IS_TAKEN = """
-import gc, sys, threading, warnings
-import svir
-from test_finalizers import drop
-warnings.simplefilter("ignore", ResourceWarning)
-client = svir.Client(sys.argv[1], retry=svir.Retry(attempts=1))
-for _ in range(20):
-    client.complete("so that what is done once is done")
-gc.collect()
-gc.disable()
-failed, number, passed = [], 0, 0
-
-def line(frame, event, argument):
-    global passed
-    passed += 1
-    if passed == number:
-        gc.collect()
-    return line
-
-def call(frame, event, argument):
-    return line if frame.f_code.co_filename.endswith(("queue.py", "threading.py", "_collections.py")) else None
-
-while passed >= number:
-    number += 1
-    drop(client, events=1)
-    passed = 0
-    alive(10)
-    sys.settrace(call)
-    try:
-        text = client.complete("hi").text
-    except BaseException as error:
-        text = repr(error)
-    finally:
-        sys.settrace(None)
-    if text != "abc":
-        failed.append((number, text))
-print(len(failed), failed[:3])
-"""
+        assert python(SWEEP, server.url, "") == "True 0 []\n"
 
 
 def test_a_collection_while_a_call_holds_any_lock_of_python_does_not_block_it() -> None:
     with ReplayServer(ANSWER) as server:
-        assert python(AS_A_LOCK_IS_TAKEN, server.url) == "0 []\n"
+        assert python(SWEEP, server.url, "lines") == "lines 0 []\n"
 
 
 # What is dropped without a cycle

@@ -148,13 +148,14 @@ url = sys.argv[1]
 from gevent import monkey
 monkey.patch_all()
 import gevent
-client = svir.Client(url, retry=svir.Retry(attempts=1))
 alive(30)
-outcomes = set()
+outcomes, clients = set(), []
 
 def ask(number):
     try:
-        text = client.complete(f"question-{{number}}").text
+        if not clients:
+            clients.append(svir.Client(url, retry=svir.Retry(attempts=1)))
+        text = clients[0].complete(f"question-{{number}}").text
     except Exception as error:
         outcomes.add(f"failed: {{error!r}}")
         return
@@ -162,7 +163,7 @@ def ask(number):
 
 for _ in range(3):
     gevent.joinall([gevent.spawn(ask, number) for number in range(50)], timeout=20)
-print(sorted(outcomes))
+print(len(outcomes), min(outcomes))
 """
 
 
@@ -172,4 +173,4 @@ def test_patched_too_late_every_call_has_its_own_answer_or_all_fail_for_one_reas
     """What breaks by chance read what was another's."""
     with ReplayServer(answer) as server:
         outcomes = python(LATE.format(before=before), server.url)
-    assert outcomes == "['own']\n" or re.fullmatch(r"\[.failed: (?!ProtocolError|TruncatedError)[^,]*\]\n", outcomes)
+    assert re.match(r"1 (own$|failed: (?!ProtocolError|TruncatedError))", outcomes), outcomes

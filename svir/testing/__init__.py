@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping  # noqa: F401
 from dataclasses import KW_ONLY  # noqa: F401
 from http.client import HTTPMessage  # noqa: F401
 from types import FunctionType
+from typing import Literal  # noqa: F401
 
 from . import faults
 from .answers import Answer, Playable, Step

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct, structs
 
 from ..errors import RequestError
 
@@ -79,10 +81,22 @@ def conceal(secrets: Iterable[str], error: BaseException, /) -> None:
         link = link.__cause__
 
 
-def _concealed(value: Any, secrets: Iterable[str]) -> Any:
-    for secret in secrets if isinstance(value, str) else ():
-        # The media type of an answer is told in small letters.
-        value = _without_beginning(re.sub(re.escape(secret), _STARS, value, flags=re.IGNORECASE), secret)
+def _concealed(value: Any, secrets: Sequence[str]) -> Any:
+    """A value of an error without the secrets, and so all that it holds, the answer so far too."""
+    if isinstance(value, str):
+        for secret in secrets:
+            # The media type of an answer is shown in small letters.
+            value = _without_beginning(re.sub(re.escape(secret), _STARS, value, flags=re.IGNORECASE), secret)
+    elif isinstance(value, bytes):
+        value = _concealed(value.decode("latin-1"), secrets).encode("latin-1", "replace")
+    elif isinstance(value, list | tuple):
+        value = type(value)([_concealed(item, secrets) for item in value])
+    elif isinstance(value, dict):
+        value = {_concealed(key, secrets): _concealed(item, secrets) for key, item in value.items()}
+    elif isinstance(value, Struct):
+        value = structs.replace(
+            value, **{name: _concealed(getattr(value, name), secrets) for name in value.__struct_fields__}
+        )
     return value
 
 

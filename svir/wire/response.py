@@ -120,19 +120,16 @@ class Head:
 
 
 def _headers(lines: list[str]) -> HTTPHeaderDict:
+    for place in range(len(lines) - 1, 0, -1):
+        if lines[place][:1] in (" ", "\t"):  # folded, which is obsolete and still sent
+            lines[place - 1] += f" {lines.pop(place).strip()}"
     headers = HTTPHeaderDict()
-    folded: list[str] = []
     for line in lines:
-        if line[:1] in (" ", "\t") and folded:
-            folded[-1] += f" {line.strip()}"  # obsolete, and still sent
-        else:
-            folded.append(line)
-    for line in folded:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
             raise ProtocolError("expected the head of an HTTP answer, got a line that is no header")
         value = value.strip()
-        if value not in headers.getlist(name):  # sent twice, by a server and the proxy before it
+        if name not in headers or value not in headers.getlist(name):  # else sent by a server and by its proxy
             headers.add(name, value)
     return headers
 
