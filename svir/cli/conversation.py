@@ -1,4 +1,4 @@
-"""The conversation of `svir chat`: questions from a terminal, each sent with what was said before it."""
+"""The conversation of `svir chat`: questions from a terminal, each sent with all messages before it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _PROMPT = "> "
 
 
 class Conversation:
-    """What was said so far, and how it goes on.
+    """The messages so far, and the loop of questions and answers.
 
-    An answer that broke off, by Ctrl-C too, stays in the conversation as far as its text came. Without a text, or when
-    a filter blocked it, its question leaves the conversation with it: the templates of many models refuse two
-    questions in a row, and what is blocked once would block every answer that follows.
+    An answer that broke off, or was interrupted by Ctrl-C, stays in the conversation with the text received so far. If
+    there is none, or a filter blocked it, the question is removed too: the templates of many models refuse two
+    questions in a row, and a blocked question would block every later answer.
 
     Args:
         send: sends messages.
-        writer: where the answers are written.
-        messages: what stands before the first question.
+        writer: writes the answers.
+        messages: the messages before the first question.
         attachments: for the first question that stays.
 
     Raises:
-        SourceError: an attachment is not there.
+        SourceError: an attachment does not exist.
     """
 
     def __init__(
@@ -48,42 +48,42 @@ class Conversation:
         for attachment in self._attachments:
             _check(attachment)
 
-    def hold(self) -> int:
-        """Asks and answers until Ctrl-D or Ctrl-C at the prompt, and returns the exit code.
+    def run(self) -> int:
+        """Reads questions until Ctrl-D or Ctrl-C at the prompt, and returns the exit code.
 
         Raises:
-            RequestError, SourceError: an option or an attachment is wrong, which no other question would mend.
+            RequestError, SourceError: an option or an attachment is wrong, whatever the question.
         """
         with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  # from here on `input` has lines that can be edited and called back
-        _tolerate_stray_bytes()
+            import readline  # noqa: F401  # gives `input` line editing and a history
+        _tolerate_invalid_input()
         terminal.note("Ctrl-C ends an answer, Ctrl-D the conversation")
         try:
             while True:
-                if question := _asked().strip():
+                if question := _read_line().strip():
                     self._turn(question)
         except _End as end:
             return end.code
 
     def _turn(self, question: str) -> None:
-        asked = user(question, *self._attachments)
-        answer = self._answer([*self._messages, asked])
-        if page.is_barred(answer) or not (answer.text or answer.refusal):
-            terminal.note("the conversation goes on without this question")
+        message = user(question, *self._attachments)
+        answer = self._answer([*self._messages, message])
+        if page.is_blocked(answer) or not (answer.text or answer.refusal):
+            terminal.note("the conversation continues without this question")
             return
-        self._messages += [asked, answer.message]
+        self._messages += [message, answer.message]
         self._attachments = ()
 
     def _answer(self, messages: list[Message]) -> Completion:
-        """The answer, as far as it came."""
-        came = Completion()
+        """The answer, as far as it was received."""
+        so_far = Completion()
         try:
             with self._send(messages) as stream:
                 try:
                     self._writer.show(stream)
                 finally:
-                    came = stream.completion
-            page.end(came)
+                    so_far = stream.completion
+            page.report(so_far)
         except (RequestError, SourceError):
             raise
         except SvirError as error:
@@ -91,52 +91,51 @@ class Conversation:
             terminal.complain(str(error))
         except KeyboardInterrupt as error:
             self._writer.fail(error)
-            _end_line(came)
-        return came
+            _end_line(so_far)
+        return so_far
 
 
 class _End(Exception):
-    """Nothing more will be asked."""
+    """The conversation is over."""
 
     def __init__(self, code: int) -> None:
         self.code = code
 
 
-def _asked() -> str:
-    """A line that was typed.
+def _read_line() -> str:
+    """A typed line.
 
     Raises:
         _End: Ctrl-D or Ctrl-C.
     """
-    aside = sys.stdout if sys.stdout.isatty() else sys.stderr
+    prompt_out = sys.stdout if sys.stdout.isatty() else sys.stderr
     try:
-        if aside is sys.stdout:
+        if prompt_out is sys.stdout:
             return input(_PROMPT)
-        # `input` would write the prompt among the answers.
-        print(_PROMPT, end="", file=aside, flush=True)
+        # `input` would write the prompt into the answers.
+        print(_PROMPT, end="", file=prompt_out, flush=True)
         return input()
     except (EOFError, KeyboardInterrupt) as error:
-        print(file=aside, flush=True)
+        print(file=prompt_out, flush=True)
         raise _End(exits.ANSWERED if isinstance(error, EOFError) else exits.INTERRUPTED) from None
 
 
-def _end_line(came: Completion) -> None:
-    """The terminal wrote ^C where the prompt would stand; where text came, its line was ended."""
-    ended = sys.stdout.isatty() and (came.text or came.refusal or came.reasoning)
-    if sys.stderr.isatty() and not ended:
+def _end_line(answer: Completion) -> None:
+    """Ends the line in which the terminal wrote ^C, unless the line of the answer's text was ended already."""
+    is_ended = sys.stdout.isatty() and (answer.text or answer.refusal or answer.reasoning)
+    if sys.stderr.isatty() and not is_ended:
         print(file=sys.stderr, flush=True)
 
 
-def _tolerate_stray_bytes() -> None:
-    """What is typed may be no UTF-8: a question mark in its place is no reason to end a conversation."""
+def _tolerate_invalid_input() -> None:
+    """Typed bytes that are no UTF-8 become question marks instead of ending the conversation."""
     reconfigure = getattr(sys.stdin, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")
 
 
 def _check(attachment: Attachment) -> None:
-    """Says what is not there before somebody types a question about it."""
+    """Raises for an attachment that does not exist, before somebody types a question about it."""
     path = attachment.source
     if isinstance(path, Path) and not path.is_file():
-        got = "another kind" if path.exists() else "none"
-        raise SourceError(f"expected a regular file, got {got}: {path}")
+        raise SourceError(f"{path} is no regular file" if path.exists() else f"{path} does not exist")
