@@ -60,7 +60,7 @@ def running(module: str, /, *arguments: str) -> Iterator[Child]:
     """A child that runs a module of this package; it is killed at the end of the block, unless it ended before."""
     command = [sys.executable, "-m", f"{__package__}.{module}", *arguments]
     pipe = subprocess.PIPE
-    # Errors go to a file: a third pipe could fill up and stop the child. Unbuffered, so that `line` reads one line only.
+    # Errors go to a file: a third pipe could fill up and stop the child. Unbuffered, so that `line` reads no further.
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, bufsize=0, process_group=0)
         with process:
