@@ -294,6 +294,7 @@ class Exchange:
             self._reused = connection.reused
             pool.request(connection, method, self._path, self._sent_headers, settings.limits)
             self._upload(connection, body)
+            body = None  # nothing of it is held while the answer is waited for
             response = pool.response(connection, settings.limits)
         except BaseException:
             self._stale = connection.reused and not connection.answered

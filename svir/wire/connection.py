@@ -128,6 +128,9 @@ class Connection(HTTPConnection):
             failure = error
         except _FAULTS as error:
             failure = self._unconnected(error, place)
+        except BaseException:
+            self.close()
+            raise
         else:
             self._standing = True
             return
@@ -237,7 +240,9 @@ class Connection(HTTPConnection):
         head, self._unsent = self._unsent, b""
         if head and len(head) + len(block) <= _AT_ONCE:
             return bool(self._sent(head + block))
-        return bool((not head or self._sent(head)) and self._sent(block))
+        if head and not self._sent(head):
+            return False
+        return not self._heard() and bool(self._sent(block))
 
     def _sent(self: Any, data: bytes) -> bool:
         try:
