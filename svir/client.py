@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm  # type checkers bring it along
 
-    from .run import Run
+    from .tools import Run
 
     class _Beside(TypedDict, total=False):
         """What a call takes beside the options."""
@@ -274,12 +274,12 @@ class Client:
             options: all else that `stream` takes. A `tool_choice` that forces a call holds for the first answer only.
 
         Returns:
-            An iterator of events with the conversation as `messages`; see `svir.run.Run` for what it raises.
+            An iterator of events with the conversation as `messages`; see `svir.tools.Run` for what it raises.
 
         Raises:
             RequestError: a tool is none, two have one name, or `max_rounds` is below 1; nothing was sent.
         """
-        from .run import Run
+        from .tools import Run
 
         return Run(self, as_list(messages), tools, max_rounds=max_rounds, executor=executor, options=options)
 

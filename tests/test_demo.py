@@ -19,8 +19,11 @@ import pytest
 
 import svir
 from svir import cli
-from svir.cli import child, demo, llama, photos
-from svir.cli.receiver import Inspection
+from svir.cli import demo
+from svir.demo import child, llama, photos
+from svir.demo.checks import Report, compare
+from svir.demo.cleanup import temporary_folder
+from svir.demo.receiver import Inspection
 from svir.testing import ReplayServer
 
 WITHOUT = """
@@ -60,8 +63,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def report() -> demo.Report:
-    return demo.Report()
+def report() -> Report:
+    return Report()
 
 
 # The whole
@@ -109,7 +112,7 @@ def test_photos_are_jpegs_of_the_size_asked_for_and_no_two_are_alike(tmp_path: P
 
 
 def test_photos_that_arrive_as_sent_fail_no_check(
-    report: demo.Report, folder: Path, capsys: pytest.CaptureFixture[str]
+    report: Report, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     demo.send(report, count=3, size=SIZE)
     assert report.failures == []
@@ -135,7 +138,7 @@ CHANGES = [
 def test_photos_that_are_not_those_expected_are_noticed(
     change: Any,
     said: str,
-    report: demo.Report,
+    report: Report,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -160,14 +163,14 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("seen", "got", "said"), [case[1:] for case in FAILURES], ids=[case[0] for case in FAILURES])
-def test_each_check_can_fail(report: demo.Report, seen: Any, got: Any, said: str) -> None:
-    demo.compare(report, 6, seen, got)
+def test_each_check_can_fail(report: Report, seen: Any, got: Any, said: str) -> None:
+    compare(report, 6, seen, got)
     assert report.failures == [f"the photos: {said}"]
 
 
 @pytest.mark.parametrize("peak", [None, 8 * 2**20], ids=["not measured", "at its bound"])
-def test_all_checks_can_hold(report: demo.Report, peak: int | None) -> None:
-    demo.compare(report, 6, {**SEEN, "peak": peak}, GOT)
+def test_all_checks_can_hold(report: Report, peak: int | None) -> None:
+    compare(report, 6, {**SEEN, "peak": peak}, GOT)
     assert report.failures == []
 
 
@@ -258,7 +261,7 @@ def test_ctrl_c_during_the_clean_up_waits_until_it_is_done(folder: Path, monkeyp
         cleanup(self)
 
     monkeypatch.setattr(tempfile.TemporaryDirectory, "cleanup", interrupted)
-    with pytest.raises(KeyboardInterrupt), demo.temporary_folder() as made:
+    with pytest.raises(KeyboardInterrupt), temporary_folder() as made:
         (made / "photo.jpg").write_bytes(b"")
     assert list(folder.iterdir()) == []
 

@@ -13,9 +13,8 @@ from answers import DONE, HELLO, called, chunk
 from functions import Place, add, get_weather
 
 import svir
-from svir.run import Run
 from svir.testing import Answer, ReplayServer, Request
-from svir.tools import as_tool
+from svir.tools import Run, as_tool
 
 
 def bodies(server: ReplayServer) -> list[dict[str, Any]]:

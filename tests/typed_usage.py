@@ -21,7 +21,7 @@ import msgspec
 import PIL.Image
 
 import svir
-from svir import batches, probe, run, testing, tools
+from svir import batches, probe, testing, tools
 from svir.testing import faults, plugin
 
 
@@ -392,7 +392,7 @@ def loop(client: svir.Client, call: svir.ToolCall) -> None:
     with concurrent.futures.ThreadPoolExecutor() as executor:
         asked = client.run("Hi", tools=[get_weather, get_time], max_rounds=4, executor=executor, temperature=0)
         with asked as events:
-            assert_type(events, run.Run)
+            assert_type(events, tools.Run)
             for event in events:
                 assert_type(event, svir.Event)
         assert_type(asked.messages, list[Mapping[str, Any]])

@@ -1,6 +1,26 @@
-"""`svir` on the command line: finds the command, and says in one line what went wrong.
+"""`svir` on the command line: each command stands on the public names, as a program of anybody's would.
 
-Each command has a file of its own with `add`, which declares it, and `run`, which returns the exit code.
+In:   the arguments of one command, and standard input where a command reads it.
+Out:  results on standard output, everything about them on standard error, and an exit code.
+
+`main`, below, finds the command, runs it, and reports in one line what went wrong. Each command has a file of its own
+with `add`, which declares it, and `run`, which returns the exit code.
+
+Files, in the order in which to read them:
+
+exits.py      exit codes, once for all commands
+terminal.py   lines, notes, complaints and tables; when colours are used, and what foreign text must not do
+target.py     which server a command talks to, and with which key
+chat.py       one question, or a conversation: talk.py; page.py writes the answer, gauge.py draws a bar for its waits
+models.py     the models of a server
+probe.py      what `svir.probe` finds
+batch.py      a file of requests: batch_input.py reads it, batch_output.py and batch_format.py write the results, and
+              meter.py shows how far it is
+record.py     answers of a real server into files
+replay.py     what svir makes of such files
+demo.py       what `svir.demo` runs and measures
+
+Rules: OpenAI's API reference for the batch format, https://no-color.org, and exit codes as shells report them.
 """
 
 from __future__ import annotations
@@ -62,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    # Here, because the processes that the demo starts import this package too, and none of its commands.
+    # Here and not at the top: Ctrl-C while they load ends the command as it does later on.
     from . import batch, chat, demo, models, probe, record, replay
 
     parser = argparse.ArgumentParser(

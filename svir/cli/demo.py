@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import signal
-import sys
-import tempfile
-import threading
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-from .. import Client, Completion, SvirError
-from . import child, exits, llama, page, photos, terminal
+from .. import Client, Completion
+from ..demo import child, llama, photos
+from ..demo.checks import Report, compare, mebibytes
+from ..demo.cleanup import exits_on_signals, temporary_folder
+from . import exits, page, terminal
 
 PHOTOS = 20
 PHOTO_BYTES = 4_000_000
-PEAK = 8 * 2**20
-"""Bytes that sending may take at most: less than one photo and its base64 together."""
-
 _QUESTION = "What is a photograph?"
 
 _DESCRIPTION = f"""\
@@ -42,31 +34,6 @@ exit codes:
   141  whoever read the output went away"""
 
 
-class Report:
-    """What was measured, as rows of the table, and which checks failed."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[str, str]] = []
-        self.failures: list[str] = []
-
-    def add(self, name: str, value: str) -> None:
-        self.rows.append((name, value))
-
-    def check(self, held: bool, failure: str) -> None:
-        if not held:
-            self.failures.append(failure)
-
-    @contextlib.contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """A part whose failure ends it, and not the whole."""
-        try:
-            yield
-        except BrokenPipeError:
-            raise
-        except (SvirError, child.ChildError, OSError) as error:
-            self.failures.append(f"{name}: {error}")
-
-
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
     """Declares the command."""
     parser = commands.add_parser(
@@ -82,7 +49,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
 def run(arguments: argparse.Namespace, /) -> int:
     """Runs both parts, shows the table, and returns the exit code."""
     report = Report()
-    with _tidy_when_terminated():
+    with exits_on_signals():
         answer(report)
         send(report)
     if report.rows:
@@ -133,51 +100,5 @@ def send(report: Report, /, *, count: int = PHOTOS, size: int = PHOTO_BYTES) -> 
         compare(report, count * size, seen, got)
         report.add("photos", f"{got['photos']} of {size:,} bytes")
         report.add("bytes sent", f"{got['received']:,}")
-        report.add("peak memory above the start", _mebibytes(seen["peak"]))
+        report.add("peak memory above the start", mebibytes(seen["peak"]))
         report.add("seconds", f"{seen['seconds']:.2f}")
-
-
-def compare(report: Report, size: int, seen: dict[str, Any], got: dict[str, Any], /) -> None:
-    """Holds what the sender saw against what the receiver got, and against the `size` of all photos."""
-    checks = {
-        "not every byte arrived as sent": got["as_sent"] and got["bytes"] == size,
-        "bytes sent, announced and received differ": seen["sent"] == got["announced"] == got["received"],
-        # What goes beyond the announced length would be taken for the beginning of the next request.
-        "the connection could not be used again": seen["kept"] and got["connections"] == 1,
-        f"sending took more than {_mebibytes(PEAK)}": seen["peak"] is None or seen["peak"] <= PEAK,
-    }
-    for failure, held in checks.items():
-        report.check(held, f"the photos: {failure}")
-
-
-def _mebibytes(size: int | None) -> str:
-    return "not measured here" if size is None else f"{size / 2**20:.2f} MiB"
-
-
-@contextlib.contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder that is removed with all it holds, even if a second Ctrl-C comes while it is."""
-    folder = tempfile.TemporaryDirectory(prefix="svir-demo-")
-    try:
-        yield Path(folder.name)
-    finally:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-        try:
-            folder.cleanup()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _tidy_when_terminated() -> Iterator[None]:
-    """Lets the end of a session or a service pass through the `with` blocks, as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    ends = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(end, lambda number, _: sys.exit(128 + number)) for end in ends]
-    try:
-        yield
-    finally:
-        for end, handler in zip(ends, before, strict=True):
-            signal.signal(end, handler)

