@@ -12,9 +12,11 @@ import contextlib
 import email.utils
 import logging
 import math
+import os
 import random
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from http import HTTPStatus
 from itertools import count
 from typing import Any
 
@@ -29,9 +31,9 @@ from .request import options
 from .request.body import Body
 from .request.sources import Sources
 from .settings import Cancel, Limits, Retry, Timeout
-from .wire.address import without_query
+from .wire.address import Query, without_query
 from .wire.deadline import Deadline
-from .wire.headers import Headers, distinct
+from .wire.headers import Headers, distinct, is_secret
 from .wire.pool import Pool
 from .wire.response import Response
 
@@ -48,6 +50,8 @@ _SMALL = 64 * 2**10
 
 _ADVICE = {"true": True, "false": False}
 """What `x-should-retry` says (OpenAI)."""
+_MISPLACED = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+"""What may mean that the base URL is a wrong one."""
 
 _calls = count(1)
 
@@ -65,6 +69,8 @@ class Settings(Struct, frozen=True):
 
     Args:
         headers: returns the headers of a try, the key among them.
+        query: goes behind the path of every request.
+        passed: whether the base URL was passed, so that the key of the environment is not for it.
         refused: optional fields that the server is known to refuse; what is learnt is added.
         sleep: waits between two tries, in place of the clock.
         jitter: a random number from 0 up to 1; half of each wait is random, so that clients do not come back in step.
@@ -72,6 +78,8 @@ class Settings(Struct, frozen=True):
 
     pool: Pool
     headers: Callable[[], Headers]
+    query: Query = Query()
+    passed: bool = True
     timeout: Timeout = Timeout()
     retry: Retry = Retry()
     limits: Limits = Limits()
@@ -257,7 +265,7 @@ class Exchange:
         connection = pool.connection(deadline)
         try:
             self._reused = connection.reused
-            pool.request(connection, method, self._path, self._sent_headers, settings.limits)
+            pool.request(connection, method, self._path + settings.query.sent, self._sent_headers, settings.limits)
             self._upload(connection, body)
             response = pool.response(connection, settings.limits)
         except BaseException:
@@ -265,7 +273,7 @@ class Exchange:
             deadline.shut()
             connection.close()
             raise
-        logger.debug("%s %s: %s", method, pool.address.url(self._path), response.status)
+        logger.debug("%s %s: %s", method, self._url(), response.status)
         if not failure.is_success(response.status) or response.media_type != self._wanted:
             raise self._refusal(response)
         return response
@@ -312,6 +320,7 @@ class Exchange:
                 retry_after=asked_delay(response.headers, time.time()),
                 again=_ADVICE.get(response.headers.get("x-should-retry", "").lower()),
             )
+            error.args = (f"{error}{self._hint(response.status)}",)
         else:
             got = f"{response.media_type or 'no content type'}: {clip(detail.message or body)}"
             error = NotAStreamError(
@@ -319,6 +328,21 @@ class Exchange:
             )
         error.request_id = response.request_id
         return error
+
+    def _hint(self, status: int) -> str:
+        """What the caller may have set wrong, where a status may mean that."""
+        settings, address = self._settings, self._settings.pool.address
+        if status in _MISPLACED:
+            other = address.other(self._path)
+            suggestion = f"; {'without' if address.has_v1 else 'with'} /v1 it would be {other}" if other else ""
+            return f" (asked {self._url()}{suggestion})"
+        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and address.proxy is not None:
+            return f" ({address.proxy})"
+        if not failure.is_denial(status) or any(map(is_secret, (*self._sent_headers, *settings.query))):
+            return ""
+        if settings.passed and os.environ.get("OPENAI_API_KEY"):
+            return " (no key was sent: OPENAI_API_KEY goes to OPENAI_BASE_URL alone, not to a base_url that is passed)"
+        return " (no key was sent)"
 
     # The next try
 
@@ -361,9 +385,13 @@ class Exchange:
 
     # What others see of it
 
+    def _url(self) -> str:
+        """Where the request goes, without the secrets of its query."""
+        return self._settings.pool.address.url(self._path) + self._settings.query.shown
+
     def _cleaned(self, error: BaseException) -> None:
         if isinstance(error, SvirError):
-            self._settings.pool.conceal(error, self._sent_headers)
+            self._settings.pool.conceal(error, self._sent_headers, self._settings.query.secrets())
 
     def _ends(self) -> bool:
         """Whether this is the end of the call, and nobody reported it before."""
@@ -381,7 +409,7 @@ class Exchange:
                 call=next(_calls),
                 attempt=0,
                 method=method,
-                url=self._settings.pool.address.url(self._path),
+                url=self._url(),
                 model=fields.get("model"),
                 options={name: value for name, value in fields.items() if isinstance(value, int | float)},
             )
