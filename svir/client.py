@@ -175,6 +175,8 @@ class Client:
             check_argument("base_url", base_url)
             check_argument("proxy", proxy)
             check_argument("max_connections", max_connections)
+            if max_connections < 0:
+                raise RequestError(f"expected max_connections from 0, got {max_connections}")
             _check_tls(ssl_context)
             where = address.parse(base_url, proxy)
             self._pool = Pool(where, max_connections=max_connections, ssl_context=ssl_context)

@@ -9,7 +9,6 @@ this process, where nothing goes out until the wait is over.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -64,7 +63,7 @@ def batch(
         A `Row` per request.
 
     Raises:
-        RequestError: `concurrency` or `rate` is not above 0.
+        RequestError: `client` is none, or `concurrency` or `rate` is not above 0.
         RuntimeError, CancelledError: the executor is broken, or was shut down; what has no row is to be asked again.
 
     What `requests` raises comes after the rows of all that it gave before.
@@ -74,6 +73,8 @@ def batch(
     counts as one of `Retry.attempts` when no other was answered since it went out, otherwise as an eighth of one:
     a server that answers something is worth more patience than one that answers nothing.
     """
+    if not isinstance(client, Client):
+        raise RequestError(f"expected a svir.Client, got {client.__class__.__name__}")
     if concurrency < 1 or (rate is not None and not rate > 0):
         raise RequestError(f"expected a concurrency and a rate above 0, got {concurrency} and {rate}")
     return _rows(client, requests, executor, Pace(concurrency, rate))
@@ -96,9 +97,7 @@ def _rows(
 
 def _without_patience(client: Client) -> Client:
     """The same client, connections included, that raises at once when a server asks for a wait."""
-    other = copy.copy(client)
-    other.retry = replace(client.retry, max_retry_after=0.0)
-    return other
+    return client.replace(retry=replace(client.retry, max_retry_after=0.0))
 
 
 class _Job:
