@@ -1,4 +1,4 @@
-"""What a client is made of: wrong types are refused at once, a copy differs in what is given, a missing key is named."""
+"""What a client is made of: wrong types are refused at once, a copy differs in what is given, no key is said so."""
 
 import copy
 import gc
