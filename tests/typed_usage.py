@@ -74,6 +74,7 @@ def clients() -> svir.Client:
         api_key="key",
         model="m",
         headers={"api-key": "key"},
+        query={"api-version": "2024-10-21"},
         timeout=timeout,
         retry=retry,
         strict=True,
@@ -93,6 +94,11 @@ def clients() -> svir.Client:
         assert_type(client.limits, svir.Limits)
         assert_type(client.strict, bool)
         assert_type(client.think_tags, bool)
+        other = client.replace(api_key=None, model="m", headers={}, query=None, timeout=timeout, retry=retry)
+        assert_type(other, svir.Client)
+        other.replace(strict=True, think_tags=False, limits=limits, on_request=None, on_response=None, on_error=failed)
+        client.replace(timeout=10)  # type: ignore[arg-type]
+        client.replace(base_url="http://localhost")  # type: ignore[call-arg]
     client.close()
     assert_type((timeout.connect, timeout.first, timeout.idle, timeout.progress, timeout.total)[0], float | None)
     assert_type(retry.base + retry.cap + retry.max_retry_after, float)

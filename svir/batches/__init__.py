@@ -9,7 +9,6 @@ this process, where nothing goes out until the wait is over.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -129,9 +128,7 @@ def _rows(
 
 def _without_patience(client: Client) -> Client:
     """The same client, connections included, that raises at once when a server asks for a wait."""
-    other = copy.copy(client)
-    other.retry = replace(client.retry, max_retry_after=0.0)
-    return other
+    return client.replace(retry=replace(client.retry, max_retry_after=0.0))
 
 
 class _Job:
