@@ -16,7 +16,7 @@ RATE = 10
 LATE = 1 / RATE
 """Seconds from the server's write after which an event is late: when the next one is due."""
 
-_COLUMNS = {str(streams): f"{streams} streams" for streams in STREAMS}
+_COLUMNS = {str(streams): f"{streams} stream{'s' * (streams > 1)}" for streams in STREAMS}
 _PATIENCE = 30.0
 """Seconds to open all streams, and again to read them to their end; who takes longer did not survive the load."""
 
