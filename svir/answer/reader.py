@@ -79,7 +79,7 @@ class Reader:
         self._surrogates = Surrogates()
         self._templates = Templates(self._turn, tags, self._surrogates)
         self._sse = sse.Decoder(limit=limits.event, is_last=is_done, is_whole=chunks.is_json)
-        self._latest = b""
+        self._latest = self._looked = b""
         self._strays: list[bytes] = []
         self._stray_bytes = 0
 
@@ -384,6 +384,8 @@ class Reader:
     def _look(self, payload: bytes, *, has_choices: bool) -> None:
         """What a payload says that brings no piece of the answer: a failure, that the server is alive, or more."""
         turn = self._turn
+        if payload == self._looked:
+            return
         try:
             data = tolerant.plain(payload)
         except tolerant.Unreadable as error:  # a number or a depth that only the typed decoder passes over
@@ -400,7 +402,7 @@ class Reader:
         if not has_choices:
             turn.count_nothing(payload)
         turn.gather(data)
-        self._latest = b""
+        self._latest, self._looked = b"", payload
 
     def _unreadable(self, error: tolerant.Unreadable, payload: bytes) -> StreamError:
         """What a payload that is no chunk means: a failure, in plain words or a list (Gemini), or broken JSON."""
