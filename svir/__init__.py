@@ -11,7 +11,8 @@ Every name below has a page of its own: `python -m pydoc svir.Client`. Durations
 ask      `Client`: its `stream`, `complete`, `parse` (values in place of text), `run` (functions as tools), `models`
          `Options` of a request; `Timeout`, `Retry` and `Limits` of a client; `Cancel` ends a call from another thread
          `batch` sends many requests; `tool` and `json_schema` describe functions and types to the model
-say      `system`, `developer`, `user`, `assistant`, `tool_result`; `Image`, `Audio`, `Video`, `TextFile` go with `user`
+say      `system`, `developer`, `user`, `assistant`, `tool_result`
+         `Image`, `Audio`, `Video`, `File` and `TextFile` go with `user`
 receive  a `Stream` of `Event`s: `Progress`, `Reasoning`, `Text`, `Refusal`, `ToolCallDelta`, `FilterReport`, then
          `ToolCall`, `Usage`, and last the `Completion` with its `Metrics`; `ToolResult` from `Client.run`
 fail     `SvirError`, and below it:
@@ -94,7 +95,7 @@ from .events import (
     Usage,
 )
 from .hooks import ErrorInfo, RequestInfo, ResponseInfo
-from .request.media import Audio, Image, Video
+from .request.media import Audio, File, Image, Video
 from .request.messages import assistant, developer, system, tool_result, user
 from .request.options import Options
 from .request.textfile import TextFile
@@ -121,6 +122,7 @@ __all__ = [
     "ContextOverflowError",
     "ErrorInfo",
     "Event",
+    "File",
     "FilterReport",
     "Image",
     "Limits",

@@ -12,10 +12,12 @@ not allow what came.
 from __future__ import annotations
 
 import re
+import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import isfinite
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct, inspect
@@ -31,9 +33,9 @@ _KEPT = frozenset(
     | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems"}
 )
 _FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
-_BUILT = frozenset({"$ref", "anyOf", "discriminator", "properties", "required", "additionalProperties"})
+_BUILT = frozenset({"$ref", "anyOf", "oneOf", "discriminator", "properties", "required", "additionalProperties"})
 _LISTED = frozenset({"items", "prefixItems"})
-_JSON_TYPES = {str: "string", int: "integer", type(None): "null"}
+_JSON_TYPES = {str: "string", int: "integer", type(None): "null", bool: "boolean", float: "number"}
 _REF = "#/$defs/"
 
 _WRAPPER = "value"
@@ -49,12 +51,14 @@ def json_schema(type: Any, /, *, name: str | None = None, strict: bool = True) -
 
     A field with a default, or a key of a TypedDict that may be missing, is asked for as one that may be null, and null
     then stands for the default. A type whose root is no object (a union, a list, a number) is asked for as
-    `{"value": ...}`, which `parse` takes off again. Docstrings and `msgspec.Meta(description=...)` go along.
+    `{"value": ...}`, which `parse` takes off again. Docstrings, `Annotated[str, "what it is"]`, `msgspec.Meta` and
+    pydantic's `Field` go along.
 
     Args:
-        type: a msgspec struct, a dataclass, a TypedDict, a union of tagged structs, or what msgspec knows beside them.
+        type: a msgspec struct, a dataclass, a TypedDict, a union of tagged structs, or what msgspec knows beside them;
+            a model or a dataclass of pydantic's, or a type with one of these in it, by pydantic's own methods.
         name: 1 to 64 letters, digits, _ and -; by default that of the type.
-        strict: whether the server is to hold the model to it. False sends msgspec's own schema, in which optional
+        strict: whether the server is to hold the model to it. False sends the type's own schema, in which optional
             properties are not required and dicts and tuples may occur; most servers then take it as a hint.
 
     Raises:
@@ -67,9 +71,20 @@ def json_schema(type: Any, /, *, name: str | None = None, strict: bool = True) -
     name = _default_name(type) if name is None else name
     if not is_name(name):
         raise RequestError(f"expected a name of 1 to 64 letters, digits, _ and - (name=... sets it), got {name!r}")
+    try:
+        written = _written_once(type, strict)
+    except TypeError:  # it cannot be hashed
+        written = _written_once.__wrapped__(type, strict)
+    schema = msgspec.json.decode(written)  # a copy: it is the caller's
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": strict, "schema": schema}}
+
+
+@lru_cache(maxsize=256)
+def _written_once(type: Any, strict: bool) -> bytes:
+    """A type's schema as JSON: a job asks for one and the same type with every row."""
     given = _given(type)
     schema = _Strict(given.get("$defs", {})).root(given, name_of(type)) if strict else _plain(given)
-    return {"type": "json_schema", "json_schema": {"name": name, "strict": strict, "schema": schema}}
+    return msgspec.json.encode(schema)
 
 
 def _default_name(type: Any) -> str:
@@ -78,30 +93,93 @@ def _default_name(type: Any) -> str:
     return name if is_name(name) else "answer"
 
 
-# msgspec's schema, and where a type has none
+# The schema that a type has, and where it has none
 
 
 def _given(type: Any) -> Schema:
-    try:
-        schema: Schema = _without_endless(msgspec.json.schema(type))
-        return schema
-    except (TypeError, NameError, RecursionError) as error:
-        path, part = _culprit(type, name_of(type), []) or (name_of(type), type)
-        reason = "" if "schema_hook" in str(error) else f" ({clip(str(error))})"
-        raise RequestError(f"expected a type with a JSON Schema at {path}, got {name_of(part)}{reason}") from error
+    foreign = _foreign()
+    if foreign is not None and _is_foreign(type):
+        given: Schema = foreign.schema(type)
+    else:
+        hooks = None if foreign is None else foreign.Hooks()
+        try:
+            given = msgspec.json.schema(type, schema_hook=hooks and hooks.schema)
+        except (TypeError, NameError, RecursionError) as error:
+            path, part = _culprit(type, name_of(type), []) or (name_of(type), type)
+            reason = _CURE if "schema_hook" in str(error) else clip(str(error))
+            raise RequestError(f"expected a type with a JSON Schema at {path}, got {_full(part)} ({reason})") from error
+        if hooks is not None and hooks.definitions:
+            given["$defs"] = hooks.definitions | given.get("$defs", {})
+    given = _tidied(given)
+    _annotate(given, type)
+    return given
 
 
-def _without_endless(schema: Any) -> Any:
-    """A schema without the defaults that JSON does not know: infinities and NaN."""
+_CURE = "use a struct, a dataclass, a TypedDict or a pydantic model in its place"
+
+
+def _full(type: Any) -> str:
+    """A type in words, with its module where that is not Python's own."""
+    module = getattr(type, "__module__", "builtins")
+    return name_of(type) if module in ("builtins", "typing", "types") else f"{module}.{name_of(type)}"
+
+
+def _tidied(schema: Any) -> Any:
+    """A schema with a type beside each enum, which templates read, and without defaults that JSON does not know."""
     if isinstance(schema, list):
-        return list(map(_without_endless, schema))
+        return list(map(_tidied, schema))
     if not isinstance(schema, dict):
         return schema
-    return {
-        key: _without_endless(value)
+    tidied = {
+        key: _tidied(value)
         for key, value in schema.items()
         if key != "default" or not isinstance(value, float) or isfinite(value)
     }
+    if tidied.get("const", tidied).__class__ in _JSON_TYPES:
+        tidied["enum"] = [tidied.pop("const")]
+    if isinstance(values := tidied.get("enum"), list) and "type" not in tidied:
+        tidied["type"] = _types_of(values)
+    return tidied
+
+
+def _annotate(given: Schema, type: Any) -> None:
+    """Writes into a schema what stands in `Annotated` beside a field and neither msgspec nor pydantic reads."""
+    holders = [given, *given.get("$defs", {}).values()]
+    for part, _ in _walked(type):
+        if not is_object(part):
+            continue
+        kind = get_origin(part) or part
+        for name, hint in _hints(kind).items():
+            if get_origin(hint) is not Annotated:
+                continue
+            written = _encode_name(kind, name)
+            for holder in holders:
+                title = str(holder.get("title", "")).partition("[")[0]
+                if title == kind.__name__ and written in holder.get("properties", {}):
+                    holder["properties"][written] = _annotated(holder["properties"][written], hint.__metadata__)
+
+
+def _annotated(schema: Schema, annotations: Iterable[Any]) -> Schema:
+    foreign = _foreign()
+    for annotation in annotations:
+        if isinstance(annotation, str):
+            found = [("description", annotation)]
+        elif foreign is not None and foreign.is_annotation(annotation):
+            found = list(foreign.keywords(annotation, schema.get("type") == "array"))
+        else:
+            continue
+        schema = {**dict(found), **schema}
+    return schema
+
+
+def _encode_name(kind: Any, name: str) -> str:
+    """A field's name in JSON."""
+    if issubclass(kind, Struct):
+        names: dict[str, str] = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+        return names.get(name, name)
+    field = getattr(kind, "model_fields", {}).get(name)
+    alias = getattr(field, "validation_alias", None)
+    return alias if isinstance(alias, str) else name
 
 
 def _culprit(type: Any, path: str, seen: list[Any]) -> tuple[str, Any] | None:
@@ -121,23 +199,90 @@ def _parts(type: Any, path: str) -> Iterator[tuple[Any, str]]:
     elif origin is not None and origin is not Literal and not is_object(type):
         yield from ((part, path + "[]") for part in get_args(type) if part is not Ellipsis)
     elif is_object(type):
-        try:
-            hints = get_type_hints(origin or type, include_extras=True)
-        except (NameError, TypeError):
-            return
-        yield from ((hint, f"{path}.{name}") for name, hint in hints.items())
+        yield from ((hint, f"{path}.{name}") for name, hint in _hints(origin or type).items())
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """The types of a class's fields; none where they cannot be told."""
+    try:
+        return get_type_hints(kind, include_extras=True)
+    except (NameError, TypeError):
+        return {}
+
+
+def _walked(type: Any) -> Iterator[tuple[Any, str]]:
+    """A type and all that it is made of, each once."""
+    seen: list[Any] = []
+    waiting = [(type, name_of(type))]
+    while waiting:
+        part, path = waiting.pop()
+        if part not in seen:
+            seen.append(part)
+            yield part, path
+            waiting += _parts(part, path)
 
 
 def _has_schema(type: Any) -> bool:
+    foreign = _foreign()
     try:
-        msgspec.json.schema(type)
+        msgspec.json.schema(type, schema_hook=foreign and foreign.Hooks().schema)
     except (TypeError, NameError, RecursionError):
         return False
     return True
 
 
+# What pydantic is to say
+
+
+def _foreign() -> Any:
+    """The module for pydantic's types, where the caller has loaded pydantic 2."""
+    if "pydantic" not in sys.modules:
+        return None
+    try:
+        from . import pydantic_types
+    except ImportError:
+        return None
+    return pydantic_types
+
+
+def _is_foreign(type: Any) -> bool:
+    """Whether a type has a part of pydantic's, and none of msgspec's: pydantic then says all of it."""
+    try:
+        return _is_foreign_once(type)
+    except TypeError:  # it cannot be hashed
+        return _is_foreign_once.__wrapped__(type)
+
+
+@lru_cache(maxsize=1024)
+def _is_foreign_once(type: Any) -> bool:
+    foreign = _foreign()
+    parts = list(_walked(type))
+    is_foreign = any(foreign.is_pydantic(part) or _has_annotation(part, foreign) for part, _ in parts)
+    if not any(isinstance(part, _CLASS) and issubclass(part, Struct) for part, _ in parts):
+        return is_foreign
+    for part, path in parts:
+        if foreign.is_dataclass(part):
+            got = f"a pydantic dataclass within a msgspec struct (make it a model): {_full(part)}"
+            raise RequestError(f"expected a type that one library checks at {path}, got {got}")
+    return False
+
+
+def _has_annotation(type: Any, foreign: Any) -> bool:
+    return get_origin(type) is Annotated and any(map(foreign.is_annotation, type.__metadata__))
+
+
+def field_type(type: Any, /) -> Any:
+    """A type as that of a field of a struct, in which what is pydantic's stays pydantic's."""
+    foreign = _foreign()
+    if foreign is None or not _is_foreign(type):
+        return type
+    texts = [text for text in getattr(type, "__metadata__", ()) if isinstance(text, str)]
+    annotated: Any = Annotated
+    return annotated[foreign.stand_in(type), *texts] if texts else foreign.stand_in(type)
+
+
 def _plain(given: Schema) -> Schema:
-    """msgspec's schema with its root in place of a reference to it."""
+    """The type's own schema with its root in place of a reference to it."""
     defs: dict[str, Schema] = given.pop("$defs", {})
     name = given.get("$ref", "").removeprefix(_REF)
     root = defs.get(name, given)
@@ -167,8 +312,8 @@ class _Strict:
     def _schema(self, given: Schema, path: str) -> Schema:
         if "$ref" in given:
             return self._described(self._reference(given["$ref"], path), given)
-        if "anyOf" in given:
-            return self._described({"anyOf": [self._schema(part, path) for part in given["anyOf"]]}, given)
+        if members := given.get("anyOf") or given.get("oneOf"):  # pydantic's, where a tag tells them apart
+            return self._described({"anyOf": [self._schema(part, path) for part in members]}, given)
         if given.get("type") == "object":
             return self._described(self._object(given, path), given)
         if given.get("type") == "array":
@@ -273,11 +418,14 @@ def decode(text: str, type: Any, what: str, /) -> Any:
     Raises:
         OutputError: it is no JSON, or not of that type.
     """
+    foreign = _foreign()
     try:
+        if foreign is not None and _is_foreign(type):
+            return foreign.decoded(text, type, wrapper=_WRAPPER)
         return _plainly(text, type) if is_object(type) or type is dict else _undone(text, type)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-        said = f"expected the {what} as JSON of {name_of(type)}: {error}, in {clip(text)!r}"
-        raise OutputError(said) from error
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        got, cause = (foreign and foreign.words(error)) or (error, error)
+        raise OutputError(f"expected the {what} as JSON of {name_of(type)}: {got}, in {clip(text)!r}") from cause
 
 
 def is_json(text: str, /) -> bool:
@@ -295,12 +443,15 @@ def is_name(value: Any, /) -> bool:
 
 
 def is_object(type: Any, /) -> bool:
-    """Whether a type is an object of named fields: a struct, a dataclass or a TypedDict."""
+    """Whether a type is an object of named fields: a struct, a dataclass, a TypedDict or a model."""
     while get_origin(type) is Annotated:
         type = get_args(type)[0]
     kind = get_origin(type) or type
     return isinstance(kind, _CLASS) and (
-        issubclass(kind, Struct) or hasattr(kind, "__dataclass_fields__") or is_typeddict(kind)
+        issubclass(kind, Struct)
+        or hasattr(kind, "__dataclass_fields__")
+        or hasattr(kind, "__required_keys__")  # a TypedDict, that of typing_extensions too
+        or hasattr(kind, "model_json_schema")
     )
 
 
@@ -311,7 +462,7 @@ def name_of(type: Any, /) -> str:
 
 def _plainly(text: str, type: Any) -> Any:
     try:
-        return msgspec.json.decode(text, type=type)
+        return msgspec.json.decode(text, type=type, dec_hook=_hook())
     except msgspec.ValidationError:
         if "null" not in text:
             raise
@@ -323,7 +474,11 @@ def _undone(text: str, type: Any) -> Any:
     data = msgspec.json.decode(text)
     if isinstance(data, dict) and data.keys() == {_WRAPPER} and _is_wrapped(info):
         data = data[_WRAPPER]
-    return msgspec.convert(_without_nulls(data, info), type, str_keys=True)
+    return msgspec.convert(_without_nulls(data, info), type, str_keys=True, dec_hook=_hook())
+
+
+def _hook() -> Any:
+    return (foreign := _foreign()) and foreign.hook
 
 
 def _bare(info: inspect.Type) -> inspect.Type:
@@ -378,4 +533,6 @@ def _takes_null(info: inspect.Type) -> bool:
         return any(map(_takes_null, info.types))
     if isinstance(info, inspect.LiteralType):
         return None in info.values
+    if isinstance(info, inspect.CustomType) and (foreign := _foreign()) is not None:
+        return bool(foreign.takes_null(info.cls))
     return isinstance(info, (inspect.NoneType, inspect.AnyType, inspect.RawType, inspect.CustomType))

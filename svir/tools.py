@@ -23,7 +23,7 @@ from msgspec import Meta, Struct
 from .errors import Cancelled, OutputError, RequestError, RoundsError
 from .events import Completion, Event, Text, ToolCall, ToolResult
 from .request.messages import tool_result
-from .schema import json_schema
+from .schema import field_type, json_schema
 from .settings import Cancel
 
 if TYPE_CHECKING:
@@ -208,6 +208,7 @@ def _field(parameter: inspect.Parameter, tool: str, description: str | None) -> 
         raise RequestError(f"expected parameters that can be passed by keyword for tool {tool!r}, got {parameter}")
     if hint is parameter.empty:
         raise RequestError(f"expected a type for each parameter of tool {tool!r}, got none for {parameter.name}")
+    hint = field_type(hint)
     if description:
         bare, *metas = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         annotated: Any = Annotated

@@ -52,6 +52,9 @@ ODD_CHUNKS = st.fixed_dictionaries(
                     "logprobs": JSON,
                     "content_filter_results": JSON,
                     "message": JSON,
+                    "text": JSON,
+                    "error": JSON,
+                    "stop_reason": JSON,
                     "delta": JSON
                     | st.fixed_dictionaries(
                         {},
@@ -59,6 +62,10 @@ ODD_CHUNKS = st.fixed_dictionaries(
                             "content": JSON,
                             "reasoning": JSON,
                             "reasoning_details": JSON,
+                            "thinking_blocks": JSON | st.just([{"type": "thinking", "thinking": "a"}]),
+                            "extra_content": JSON,
+                            "audio": JSON,
+                            "images": JSON,
                             "refusal": JSON,
                             "function_call": JSON,
                             "tool_calls": JSON
@@ -70,6 +77,10 @@ ODD_CHUNKS = st.fixed_dictionaries(
                                         "id": JSON,
                                         "function": JSON
                                         | st.fixed_dictionaries({}, optional={"name": JSON, "arguments": JSON}),
+                                        "custom": JSON
+                                        | st.fixed_dictionaries({}, optional={"name": JSON, "input": JSON}),
+                                        "type": JSON,
+                                        "x": JSON,
                                     },
                                 ),
                                 max_size=2,

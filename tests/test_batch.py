@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from answers import chunk, echo, question, whole
 from clocks import Clock
@@ -84,6 +85,52 @@ def test_one_json_answer_is_asked_for_with_stream_false() -> None:
     with ReplayServer(whole) as server, svir.Client(server.url) as client:
         assert texts(svir.batch(client, [{"body": {"messages": "hi", "stream": False}}])) == {"1": "whole"}
     assert json.loads(server.requests[0].body)["stream"] is False
+
+
+class Number(msgspec.Struct):
+    number: int
+
+
+def test_each_answer_is_a_value_of_the_type_and_one_that_is_none_a_row_with_its_error() -> None:
+    own = {"type": "json_object"}
+    requests = [
+        '{"number": 1}',
+        {"custom_id": "b", "body": {"messages": '{"number": 2}'}},
+        [svir.user('{"number": 3}')],
+        {"body": {"messages": '{"number": 4}', "response_format": own}},
+        "no number",
+        {"body": {}},
+    ]
+    with ReplayServer(echo) as server, svir.Client(server.url) as client:
+        rows = {row.custom_id: row for row in svir.batch(client, requests, type=Number)}
+    values = {custom_id: row.value for custom_id, row in rows.items()}
+    numbers = {"1": Number(1), "b": Number(2), "3": Number(3), "4": Number(4)}
+    assert values == numbers | {"5": None, "6": None}
+    assert isinstance(rows["5"].error, svir.OutputError)
+    assert rows["5"].completion is not None
+    assert rows["5"].completion.text == "no number"
+    assert isinstance(rows["6"].error, svir.RequestError)
+    asked = {question(request): json.loads(request.body)["response_format"] for request in server.requests}
+    assert asked.pop('{"number": 4}') == own
+    assert len(asked) == 4
+    assert all(format == svir.json_schema(Number) for format in asked.values())
+
+
+def test_leaving_the_loop_over_values_ends_what_is_under_way() -> None:
+    with ReplayServer(whole('{"number": 1}')) as server, svir.Client(server.url) as client:
+        rows = svir.batch(client, ("?" for _ in count()), type=Number, concurrency=2)
+        assert next(rows).value == Number(1)
+        rows.close()
+        assert next(rows, None) is None
+    assert len(server.requests) <= 4
+
+
+def test_a_type_without_a_schema_and_a_client_that_is_none_are_refused_by_the_call_itself() -> None:
+    with svir.Client("http://localhost:1") as client:
+        with pytest.raises(svir.RequestError, match="expected a type that a strict schema can express"):
+            svir.batch(client, ["?"], type=dict[str, int])
+    with pytest.raises(svir.RequestError, match=r"expected a svir\.Client, got str: http://localhost:1$"):
+        svir.batch("http://localhost:1", ["?"])  # type: ignore[arg-type]
 
 
 WRONG = [

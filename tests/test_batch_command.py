@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import fcntl
+import importlib.util
 import itertools
 import json
 import os
@@ -13,12 +13,17 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from answers import DONE, chunk, question, whole
 from commands import environment, exit_code, in_a_terminal, in_terminal
 
+import svir
+from svir.batches import Row
+from svir.cli import batch_output
+from svir.cli.batch_input import Line
 from svir.cli.meter import Meter
 from svir.testing import Answer, ReplayServer, Request
 
@@ -206,6 +211,9 @@ OUTSIDE = [
     ("an absolute path", "/{outside}", BELOW),
     ("a step up", "../secret.jpg", BELOW),
     ("a step up in the middle", "photos/../../secret.jpg", BELOW),
+    ("an absolute path of Windows", r"C:\secret.jpg", BELOW),
+    ("a share of Windows", r"\\host\share\secret.jpg", BELOW),
+    ("a step up in Windows", r"photos\..\..\secret.jpg", BELOW),
     ("a link out", "link.jpg", BELOW),
     ("a folder that is a link out", "folder/secret.jpg", BELOW),
     ("links in a circle", "circle.jpg", "a path that can be followed"),
@@ -353,10 +361,35 @@ def test_the_output_of_another_input_is_not_gone_on_with(tmp_path: Path) -> None
 def test_two_runs_do_not_write_one_output(tmp_path: Path) -> None:
     written(tmp_path, line("a"))
     with ReplayServer(echo) as server, (tmp_path / "out.jsonl").open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        batch_output._lock(file.fileno())
         done = run(tmp_path, server, "--resume")
     assert (done.returncode, server.connections) == (2, 0)
     assert "another run is writing " in done.stderr
+
+
+def test_an_output_is_locked_beyond_its_end_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a lock keeps others from reading: what is written must stay readable."""
+    locked: list[tuple[int, int, int]] = []
+
+    def locking(file: int, mode: int, size: int) -> None:
+        locked.append((os.lseek(file, 0, os.SEEK_CUR), mode, size))
+
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
+    on_windows = importlib.util.module_from_spec(batch_output.__spec__)
+    batch_output.__spec__.loader.exec_module(on_windows)
+    with on_windows.Results(tmp_path / "out.jsonl", resume=False) as results:
+        results.write(Line(number=1, size=1, custom_id="a"), Row(custom_id="a", error=svir.RequestError("no")))
+    assert locked == [(2**40, 2, 1)]
+    [written] = (tmp_path / "out.jsonl").read_bytes().splitlines(keepends=True)
+    assert json.loads(written)["error"] == {"code": "request_error", "message": "no"}
+    monkeypatch.setattr(sys.modules["msvcrt"], "locking", refused)
+    with pytest.raises(svir.RequestError, match="to be written by this run alone"):
+        on_windows.Results(tmp_path / "out.jsonl", resume=True)
+
+
+def refused(*arguments: Any) -> None:
+    raise PermissionError(13, "Permission denied")
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:

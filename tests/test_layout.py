@@ -18,10 +18,12 @@ PROJECT = PACKAGE.parent
 MAY_IMPORT = {
     "errors": {"events"},  # for type checkers only
     "events": {"errors", "schema"},
-    "schema": {"errors"},
+    "schema": {"errors", "pydantic_types"},  # pydantic_types: where the caller has loaded pydantic
+    "pydantic_types": {"errors"},
     "settings": {"errors"},
     "answer": {"answer", "errors", "events", "settings"},
-    "request": {"request", "errors", "events", "schema"},
+    "request": {"request", "errors", "events", "schema", "photos"},  # photos: when one is asked for
+    "photos": {"errors"},
     "wire": {"wire", "errors", "settings"},
     "hooks": {"events"},
     "exchange": {"answer", "request", "wire", "hooks", "errors", "events", "settings"},
@@ -57,6 +59,9 @@ HOMES = {
     "base64": None,
     "binascii": "request",
     "pybase64": "request",
+    "PIL": "photos",
+    "pillow_heif": "photos",
+    "pydantic": "pydantic_types",
 }
 
 
@@ -213,7 +218,14 @@ def test_the_top_level_shows_five_names() -> None:
 def test_importing_svir_loads_nothing_that_stands_on_the_client() -> None:
     code = "import sys, svir; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    above = {"batches", "tools", "probe", "testing", "demo", "cli", "__main__"}
+    above = {"batches", "photos", "pydantic_types", "tools", "probe", "testing", "demo", "cli", "__main__"}
     own = {name.split(".")[1] for name in loaded if name.startswith("svir.")}
     assert own == {part for part in MAY_IMPORT if part} - above
-    assert not {name.split(".")[0] for name in loaded} & {"asyncio", "rich", "concurrent", "multiprocessing"}
+    assert not {name.split(".")[0] for name in loaded} & {
+        "asyncio",
+        "rich",
+        "concurrent",
+        "multiprocessing",
+        "PIL",
+        "pydantic",
+    }

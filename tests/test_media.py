@@ -12,7 +12,7 @@ import pytest
 from encoded import data_url, read
 
 import svir
-from svir.request.media import Audio, Image, Video, media_type
+from svir.request.media import Audio, File, Image, Video, media_type
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -122,7 +122,7 @@ TYPES = [
     ("EBML without a document type", b"\x1a\x45\xdf\xa3\x80", None),
     ("EBML cut in its document type", b"\x1a\x45\xdf\xa3\x80\x42\x82", None),
     ("SVG", b"<svg xmlns=", None),
-    ("PDF", b"%PDF-1.7", None),
+    ("PDF", b"%PDF-1.7", "application/pdf"),
 ]
 
 
@@ -182,6 +182,18 @@ REFUSED: list[tuple[str, Callable[[], Any], str]] = [
         lambda: Audio("https://host/a.wav", form="input_audio"),
         "expected a file or bytes for an Audio in the form of input_audio, got a URL",
     ),
+    (
+        "a URL as a File",
+        lambda: File("https://host/a.pdf"),  # type: ignore[arg-type]
+        "expected a pathlib.Path, a binary handle or bytes for File, got a string, which is never a path",
+    ),
+    ("bytes without a name", lambda: File(b"%PDF-"), "expected name=... for a File from bytes, which has none"),
+    ("an empty name", lambda: File(b"%PDF-", name=""), "expected a name of at least one character for a File, got ''"),
+    (
+        "a name that is no string",
+        lambda: File(b"%PDF-", name=5),  # type: ignore[arg-type]
+        "expected a name of at least one character for a File, got 5",
+    ),
 ]
 
 
@@ -190,6 +202,29 @@ def test_an_option_that_is_none_is_refused(make: Callable[[], Any], message: str
     with pytest.raises(svir.RequestError) as caught:
         make()
     assert str(caught.value) == message
+
+
+def test_a_file_has_the_name_of_its_path_or_the_one_given(tmp_path: Path) -> None:
+    path = tmp_path / "räksmörgås.pdf"
+    path.write_bytes(b"%PDF-1.7")
+    with path.open("rb") as handle:
+        assert [File(path).name, File(handle).name, File(path, name="b").name] == [path.name, path.name, "b"]
+
+
+# (name, bytes that are no PDF, what the message says)
+NO_PDF = [
+    ("another type", PNG, "expected PDF bytes, got image/png in <bytes> (type=... sends it all the same)"),
+    ("no known type", b"a,b", "expected PDF bytes, got no known type in <bytes> (type=... sends it all the same)"),
+    ("none", b"", "expected PDF bytes, got none: <bytes> is empty"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), [row[1:] for row in NO_PDF], ids=[row[0] for row in NO_PDF])
+def test_a_file_that_is_no_pdf_needs_its_type(data: bytes, message: str) -> None:
+    with pytest.raises(svir.SourceError) as caught:
+        read({"x": File(data, name="n")})
+    assert str(caught.value) == message
+    assert read({"x": File(data or b"x", name="n", type="a/b")}) == {"x": data_url("a/b", data or b"x")}
 
 
 def test_a_medium_shows_its_path_and_never_its_bytes() -> None:

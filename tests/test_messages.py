@@ -15,7 +15,7 @@ import pytest
 from encoded import data_url, read
 
 import svir
-from svir.request.media import Audio, Image, Video
+from svir.request.media import Audio, File, Image, Video
 from svir.request.messages import as_list
 from svir.request.textfile import TextFile
 
@@ -23,6 +23,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 WAV = b"RIFF\x00\x00\x00\x00WAVEfmt "
 MP3 = b"ID3\x04\x00\x00"
 FLAC = b"fLaC\x00\x00\x00\x22"
+PDF = b"%PDF-1.7\n"
 MP4 = b"\x00\x00\x00\x18ftypisom\x00\x00\x02\x00isommp41"
 
 NOTES = TextFile(b"one\ntwo", name="notes.txt")
@@ -40,59 +41,85 @@ def text(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-# (name, text, attachments, the content that is sent)
-CONTENTS: list[tuple[str, str, list[Any], Any]] = [
-    ("text alone", "hi", [], "hi"),
-    ("no text", "", [], ""),
-    ("a picture", "What?", [Image(PNG)], [text("What?"), PICTURE]),
-    ("a picture without text", "", [Image(PNG)], [PICTURE]),
-    ("media in their order", "?", [Video(MP4), Image(PNG), Audio(WAV)], [text("?"), FILM, PICTURE, SOUND]),
-    ("a text file", "Sum up", [NOTES], f"Sum up\n\n{NOTES_TEXT}"),
-    ("a text file without text", "", [NOTES], NOTES_TEXT),
-    ("two text files", "Compare", [NOTES, CODE], f"Compare\n\n{NOTES_TEXT}\n\n{CODE_TEXT}"),
-    ("two text files without text", "", [NOTES, CODE], f"{NOTES_TEXT}\n\n{CODE_TEXT}"),
-    ("one text file twice", "", [NOTES, NOTES], f"{NOTES_TEXT}\n\n{NOTES_TEXT}"),
-    ("a text file and a picture", "?", [NOTES, Image(PNG)], [text(f"?\n\n{NOTES_TEXT}"), PICTURE]),
-    ("a picture before a text file", "?", [Image(PNG), NOTES], [text(f"?\n\n{NOTES_TEXT}"), PICTURE]),
-    ("both without text", "", [Image(PNG), NOTES], [text(NOTES_TEXT), PICTURE]),
+# (name, text and attachments, the content that is sent)
+CONTENTS: list[tuple[str, list[Any], Any]] = [
+    ("text alone", ["hi"], "hi"),
+    ("no text", [""], ""),
+    ("a picture", ["What?", Image(PNG)], [text("What?"), PICTURE]),
+    ("a picture without text", ["", Image(PNG)], [PICTURE]),
+    ("media in their order", ["?", Video(MP4), Image(PNG), Audio(WAV)], [text("?"), FILM, PICTURE, SOUND]),
+    ("a text file", ["Sum up", NOTES], f"Sum up\n\n{NOTES_TEXT}"),
+    ("a text file without text", ["", NOTES], NOTES_TEXT),
+    ("two text files", ["Compare", NOTES, CODE], f"Compare\n\n{NOTES_TEXT}\n\n{CODE_TEXT}"),
+    ("two text files without text", ["", NOTES, CODE], f"{NOTES_TEXT}\n\n{CODE_TEXT}"),
+    ("one text file twice", ["", NOTES, NOTES], f"{NOTES_TEXT}\n\n{NOTES_TEXT}"),
+    ("a text file and a picture", ["?", NOTES, Image(PNG)], [text(f"?\n\n{NOTES_TEXT}"), PICTURE]),
+    ("a picture before a text file", ["?", Image(PNG), NOTES], [text(f"?\n\n{NOTES_TEXT}"), PICTURE]),
+    ("both without text", ["", Image(PNG), NOTES], [text(NOTES_TEXT), PICTURE]),
     (
         "a URL",
-        "?",
-        [Image("https://host/a.png")],
+        ["?", Image("https://host/a.png")],
         [text("?"), {"type": "image_url", "image_url": {"url": "https://host/a.png"}}],
     ),
     (
         "a detail",
-        "",
-        [Image("https://host/a.png", detail="low")],
+        ["", Image("https://host/a.png", detail="low")],
         [{"type": "image_url", "image_url": {"url": "https://host/a.png", "detail": "low"}}],
     ),
     (
         "WAV in OpenAI's form",
-        "",
-        [Audio(WAV, form="input_audio")],
+        ["", Audio(WAV, form="input_audio")],
         [{"type": "input_audio", "input_audio": {"data": base64.b64encode(WAV).decode(), "format": "wav"}}],
     ),
     (
         "MP3 in OpenAI's form",
-        "",
-        [Audio(MP3, form="input_audio")],
+        ["", Audio(MP3, form="input_audio")],
         [{"type": "input_audio", "input_audio": {"data": base64.b64encode(MP3).decode(), "format": "mp3"}}],
     ),
     (
         "OpenAI's form by a given type",
-        "",
-        [Audio(b"?", type="audio/X-WAV;codecs=1", form="input_audio")],
+        ["", Audio(b"?", type="audio/X-WAV;codecs=1", form="input_audio")],
         [{"type": "input_audio", "input_audio": {"data": "Pw==", "format": "wav"}}],
+    ),
+    ("two texts", ["Compare", "these"], "Compare\n\nthese"),
+    ("a text between text files", [NOTES, "and", CODE], f"{NOTES_TEXT}\n\nand\n\n{CODE_TEXT}"),
+    ("a picture alone", [Image(PNG)], [PICTURE]),
+    ("a text behind a picture", [Image(PNG), "What?"], [PICTURE, text("What?")]),
+    (
+        "pictures with a name before each",
+        ["a.png:", Image(PNG), "b.wav:", Audio(WAV), "Alike?"],
+        [text("a.png:"), PICTURE, text("b.wav:"), SOUND, text("Alike?")],
+    ),
+    ("an empty text between pictures", [Image(PNG), "", Image(PNG)], [PICTURE, PICTURE]),
+    (
+        "text files, each with the text before it",
+        ["a:", Image(PNG), NOTES, "b:", Image(PNG), CODE],
+        [text(f"a:\n\n{NOTES_TEXT}"), PICTURE, text(f"b:\n\n{CODE_TEXT}"), PICTURE],
+    ),
+    (
+        "a text file before any text",
+        [Image(PNG), NOTES, "b:"],
+        [text(NOTES_TEXT), PICTURE, text("b:")],
+    ),
+    (
+        "a PDF",
+        ["Sum up", File(PDF, name="a.pdf")],
+        [
+            text("Sum up"),
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": data_url("application/pdf", PDF)}},
+        ],
+    ),
+    (
+        "a file of another type",
+        [File(b"a,b", name="a.csv", type="text/csv")],
+        [{"type": "file", "file": {"filename": "a.csv", "file_data": data_url("text/csv", b"a,b")}}],
     ),
 ]
 
 
-@pytest.mark.parametrize(
-    ("said", "attachments", "content"), [row[1:] for row in CONTENTS], ids=[row[0] for row in CONTENTS]
-)
-def test_a_question_has_its_text_first_and_its_media_in_order(said: str, attachments: list[Any], content: Any) -> None:
-    assert read({"m": svir.user(said, *attachments)}) == {"m": {"role": "user", "content": content}}
+@pytest.mark.parametrize(("parts", "content"), [row[1:] for row in CONTENTS], ids=[row[0] for row in CONTENTS])
+def test_a_question_has_its_text_first_and_its_media_in_order(parts: list[Any], content: Any) -> None:
+    assert read({"m": svir.user(*parts)}) == {"m": {"role": "user", "content": content}}
 
 
 def test_text_alone_is_a_plain_string_before_it_is_sent() -> None:
@@ -200,21 +227,18 @@ circle.append(circle)
 
 # (name, how it is made, what the message says)
 REFUSED: list[tuple[str, Callable[[], Any], str]] = [
-    (
-        "a picture in place of the text",
-        lambda: svir.user(Image(PNG)),
-        "got Image; attachments follow the text of svir.user",
-    ),  # type: ignore[arg-type]
-    ("a file in place of the text", lambda: svir.user(NOTES), "got TextFile; attachments follow the text"),  # type: ignore[arg-type]
+    ("nothing to say", lambda: svir.user(), "expected a text or an attachment for svir.user, got none"),
+    ("a picture as a system's text", lambda: svir.system(Image(PNG)), "got Image; attachments go with svir.user"),  # type: ignore[arg-type]
+    ("a file as an answer", lambda: svir.assistant(NOTES), "got TextFile; attachments go with svir.user"),  # type: ignore[arg-type]
     ("a list in place of the text", lambda: svir.system(["x"]), "expected a string as the text of a message, got list"),  # type: ignore[arg-type]
     ("nothing in place of the text", lambda: svir.assistant(None), "got NoneType"),  # type: ignore[arg-type]
     (
         "a path as an attachment",
-        lambda: svir.user("?", Path("a.png")),
-        "Image, Audio, Video or TextFile as an attachment, got PosixPath",
-    ),  # type: ignore[arg-type]
-    ("a string as an attachment", lambda: svir.user("?", "a.png"), "as an attachment, got str"),  # type: ignore[arg-type]
-    ("bytes as an attachment", lambda: svir.user("?", NOTES, PNG), "as an attachment, got bytes"),  # type: ignore[arg-type]
+        lambda: svir.user("?", Path("a.png")),  # type: ignore[arg-type]
+        "expected strings, Image, Audio, Video, File or TextFile for svir.user, got PosixPath",
+    ),
+    ("bytes as an attachment", lambda: svir.user("?", NOTES, PNG), "for svir.user, got bytes"),  # type: ignore[arg-type]
+    ("a list of attachments", lambda: svir.user("?", [NOTES]), "for svir.user, got list"),  # type: ignore[arg-type]
     ("a role among the fields", lambda: svir.assistant("x", role="user"), "more fields of the message, got its role"),
     ("content among the fields", lambda: svir.assistant("x", content="y"), "got its content"),
     ("a call that is none", lambda: svir.assistant(tool_calls=["x"]), "got str"),  # type: ignore[list-item]
@@ -323,7 +347,9 @@ def test_messages_are_not_changed_and_can_be_sent_again() -> None:
 
 def test_messages_with_files_can_be_pickled(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
-    message = svir.user("?", Image(tmp_path / "a.png", detail="low"), NOTES, Audio(WAV, form="input_audio"))
+    message = svir.user(
+        "?", Image(tmp_path / "a.png", detail="low"), NOTES, Audio(WAV, form="input_audio"), File(PDF, name="n")
+    )
     assert read({"m": pickle.loads(pickle.dumps(message))}) == read({"m": message})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from answers import DONE, HELLO, chunk, error
+from PIL import Image as Pillow
 
 import svir
 from svir.testing import Answer, ReplayServer
@@ -22,7 +23,7 @@ ANSWER = PROJECT / "tests" / "streams" / "mlx-lm" / "reasoning.http"
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.splitlines()[-1][:40])
 def test_a_script_of_the_readme_runs_as_it_stands(script: str, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "one.jpg").write_bytes(b"\xff\xd8\xff" + bytes(100))
+    Pillow.new("RGB", (40, 20)).save(tmp_path / "photos" / "one.jpg")
     with ReplayServer(ANSWER) as server:
         ran = subprocess.run(
             [sys.executable, "-W", "error", "-c", script],

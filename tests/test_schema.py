@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import enum
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -284,6 +285,11 @@ class Strange(msgspec.Struct):
 
 
 @dataclass
+class Located:
+    at: threading.Event
+
+
+@dataclass
 class Choice:
     step: list[City | Trip]
 
@@ -305,10 +311,11 @@ REFUSED: list[tuple[Any, str, str]] = [
     (tuple[()], r"at tuple\[\(\)\], got a list of anything", "strict"),
     (Pair, "at Pair, got a tuple of several types", "strict"),
     (Positions, "at Positions, got a tuple of several types", "strict"),
-    (Strange, r"at Strange\.inside\[\]\[\], got complex$", "any"),
+    (Strange, r"at Strange\.inside\[\]\[\], got complex \(use a struct, .*\)$", "any"),
+    (Located, r"at Located\.at, got threading\.Event \(use a struct, .*\)$", "any"),
     (Choice, r"at Choice\.step\[\], got .*City \| .*Trip \(Type unions may not contain more than one", "any"),
     (Callable, "got .*Callable", "any"),
-    (Unknown, r"at Unknown, got Unknown \(name 'Nowhere' is not defined\)", "any"),
+    (Unknown, r"at Unknown, got test_schema\.Unknown \(name 'Nowhere' is not defined\)", "any"),
 ]
 
 
@@ -352,3 +359,49 @@ def test_a_type_that_refers_to_itself_keeps_its_definition_beside_the_root() -> 
 def test_the_request_takes_the_schema_as_it_is() -> None:
     asked = svir.json_schema(EVERYTHING)
     assert checked({"response_format": asked})["response_format"] is asked
+
+
+def test_a_schema_is_the_callers_to_change() -> None:
+    svir.json_schema(City)["json_schema"]["schema"]["properties"].clear()
+    assert schema_of(City) == CITY
+    assert schema_of(City, strict=False)["required"] == ["name"]
+
+
+def test_a_type_that_cannot_be_hashed_has_a_schema_too() -> None:
+    assert schema_of(Annotated[int, {"un": "hashable"}]) == closed(value=INTEGER)
+
+
+class Told(msgspec.Struct):
+    """A struct whose fields say in words what they are."""
+
+    name: Annotated[str, "in full"]
+    age: Annotated[int, Meta(ge=0), "in years"] = 0
+    kind: Annotated[str, Meta(description="of the two"), "which"] = ""
+    within: list[Annotated[str, "not a field"]] = []
+
+
+def test_a_text_in_annotated_describes_a_field_unless_another_does() -> None:
+    properties = schema_of(Told, strict=False)["properties"]
+    assert {name: part.get("description") for name, part in properties.items()} == {
+        "name": "in full",
+        "age": "in years",
+        "kind": "of the two",
+        "within": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("type", "kind"),
+    [
+        (Colour, "string"),
+        (Literal["a", "b"], "string"),
+        (Literal[1, 2], "integer"),
+        (Literal["a", None], ["null", "string"]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_lists_its_values_has_their_type(type: Any, kind: Any, strict: bool) -> None:
+    schema = schema_of(msgspec.defstruct("Holder", [("it", type)]), strict=strict)
+    part = schema["properties"]["it"]
+    assert schema["$defs"]["Colour"]["type"] == kind if "$ref" in part else part["type"] == kind

@@ -110,7 +110,17 @@ UNFIT: list[tuple[str, Callable[[Path], Any], str]] = [
     ("a device", lambda path: Path("/dev/zero"), "expected a regular file, got a device: /dev/zero"),
     ("an empty file", emptied, "expected image bytes, got none: PATH/photo.png is empty"),
     ("no bytes", lambda path: b"", "expected image bytes, got none: <bytes> is empty"),
-    ("a handle at its end", at_its_end, "expected image bytes, got none: PATH/photo.png is empty"),
+    (
+        "a handle at its end",
+        at_its_end,
+        "expected bytes to read, got none: PATH/photo.png stands at its end: seek(0)",
+    ),
+    (
+        "a BytesIO right after it was written",
+        lambda path: just_written(),
+        "expected bytes to read, got none: <BytesIO> stands at its end: seek(0)",
+    ),
+    ("an empty BytesIO", lambda path: io.BytesIO(), "expected image bytes, got none: <BytesIO> is empty"),
     (
         "a handle of a device",
         lambda path: open("/dev/zero", "rb"),  # noqa: SIM115
@@ -168,6 +178,12 @@ UNFIT: list[tuple[str, Callable[[Path], Any], str]] = [
         "expected image bytes, got audio/flac in <bytes> (type=... sends it all the same)",
     ),
 ]
+
+
+def just_written() -> io.BytesIO:
+    handle = io.BytesIO()
+    handle.write(PHOTO)
+    return handle
 
 
 def closed_bytes() -> io.BytesIO:

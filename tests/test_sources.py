@@ -1,13 +1,16 @@
 """Where the bytes of a medium may come from: they are sent whole, as often as they are asked for."""
 
+import hashlib
 import io
 import json
 import os
-import resource
+import subprocess
+import sys
 import tempfile
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -85,8 +88,12 @@ WHOLE: list[tuple[str, Callable[[Path], Any]]] = [
 ]
 
 
+@pytest.mark.parametrize("reading", ["_preadv", "_seek_and_read"])
 @pytest.mark.parametrize("make", [row[1] for row in WHOLE], ids=[row[0] for row in WHOLE])
-def test_a_source_is_sent_whole_as_often_as_it_is_asked_for(make: Callable[[Path], Any], photo: Path) -> None:
+def test_a_source_is_sent_whole_as_often_as_it_is_asked_for(
+    make: Callable[[Path], Any], reading: str, photo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources_module, "_read_at", getattr(sources_module, reading))
     source = make(photo)
     try:
         assert read({"x": Image(source)}) == {"x": URL}
@@ -233,6 +240,7 @@ def test_a_hundred_photos_are_sent_by_a_process_that_may_open_forty_files(tmp_pa
     paths = [tmp_path / f"{n}.png" for n in range(100)]
     for n, path in enumerate(paths):
         path.write_bytes(PNG + bytes([n]) * 60_000)
+    resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + 40, limits[1]))
     try:
@@ -303,3 +311,63 @@ def test_reading_a_file_takes_one_buffer_whatever_its_size(tmp_path: Path) -> No
             tracemalloc.stop()
     assert sent == 100 * 128_000
     assert peak < 500_000
+
+
+# Platforms
+
+BARE = """
+import hashlib, os, sys
+
+for name in ("preadv", "pread", "readv", "O_CLOEXEC", "O_NONBLOCK"):
+    delattr(os, name)
+for name in ("resource", "fcntl", "pwd", "grp"):
+    sys.modules[name] = None
+
+from pathlib import Path
+
+import svir
+from svir.request.body import Body
+from svir.request.sources import Sources
+
+photo, text = map(Path, sys.argv[1:])
+with photo.open("rb") as handle, text.open("rb", buffering=0) as raw, Sources() as sources:
+    handle.seek(8)
+    raw.seek(2)
+    pictures = [svir.Image(photo), svir.Image(handle, type="image/png")]
+    parts = [*pictures, svir.TextFile(text), svir.TextFile(raw, name="raw")]
+    body = Body({"x": parts}, sources)
+    first = b"".join(body)
+    assert (len(first), b"".join(body), handle.tell(), raw.tell()) == (body.length, first, 8, 2)
+print(hashlib.sha256(first).hexdigest())
+"""
+
+
+def test_the_same_bytes_are_sent_where_a_platform_lacks_what_only_unix_has(photo: Path, tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_bytes(b"a\r\nb\rc\n\x1ad")  # Windows takes \x1a for the end of a text
+    script = [sys.executable, "-W", "error", "-c", BARE, str(photo), str(text)]
+    ran = subprocess.run(script, capture_output=True, text=True, check=True)
+    as_text = [f'<file name="{name}">\n{part}\n</file>' for name, part in CONTENTS.items()]
+    expected = {"x": [URL, data_url("image/png", PHOTO[8:]), *as_text]}
+    sent = json.dumps(expected, ensure_ascii=False, separators=(",", ":"))
+    assert ran.stdout.split() == [hashlib.sha256(sent.encode()).hexdigest()]
+
+
+CONTENTS = {"a.txt": "a\r\nb\rc\n\x1ad", "raw": "\nb\rc\n\x1ad"}
+
+
+@pytest.mark.parametrize("reading", ["_preadv", "_seek_and_read"])
+def test_a_handle_may_be_sent_by_many_threads_at_once(
+    reading: str, photo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources_module, "_read_at", getattr(sources_module, reading))
+    with photo.open("rb") as handle, ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(lambda _: read({"x": Image(handle)}), range(16))] == [{"x": URL}] * 16
+        assert handle.tell() == 0
+
+
+def test_a_process_whose_limit_is_not_told_may_open_as_many_files_as_on_windows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert sources_module._descriptors() == 8192

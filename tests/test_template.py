@@ -212,6 +212,10 @@ def padded(text: str, padding: str, **others: Any) -> str:
     return json.dumps({"choices": [{"index": 0, "delta": {"content": text}}], **others, "obfuscation": padding})
 
 
+def beside(text: str, **fields: Any) -> str:
+    return json.dumps({"choices": [{"delta": {"content": text}}], **fields})
+
+
 # (what differs, payloads with padding behind their text, events before the end)
 PADDED: list[tuple[str, list[str], list[svir.Event]]] = [
     (
@@ -234,6 +238,11 @@ PADDED: list[tuple[str, list[str], list[svir.Event]]] = [
         "padding with a sign in it",
         [padded("a", "x"), padded("b", "y"), padded("c", "z"), padded("d", 'q"\\'), padded("e", "x"), padded("f", "é")],
         says("a", "b", "c", "d", "e", "f"),
+    ),
+    (
+        "padding that is a name",
+        [beside(text, **{name: "oops"}) for text, name in (("a", "k1"), ("b", "k2"), ("c", "k3"))],
+        says("a", "b", "c"),
     ),
     (
         "a number in place of padding",
@@ -261,11 +270,32 @@ def framed(payload: str) -> bytes:
     return b"data: " + payload.encode() + b"\n\n"
 
 
+@pytest.mark.parametrize("name", ["error", "usage", "id"])
+def test_a_name_is_no_padding(name: str) -> None:
+    names = ("k1", "k2", name)
+    chunks = [
+        json.dumps({"choices": [{"delta": {"content": text}}], key: "oops"})
+        for text, key in zip("abc", names, strict=True)
+    ]
+    for blocks in (list(map(framed, chunks)), [b"".join(map(framed, chunks))]):
+        _, error, turn = heard(blocks)
+        assert isinstance(error, svir.ServerStreamError if name == "error" else svir.TruncatedError)
+        assert turn.completion.id == ("oops" if name == "id" else "")
+
+
 def test_bytes_that_are_no_text_are_replaced_where_the_others_are_like_it() -> None:
     payloads = [b"data: " + A.encode() + text + B.encode() + b"\n\n" for text in (b'"a"', b'"\xff"', b'"b"')]
     events, _, turn = heard(payloads)
     assert events == says("a", "\ufffd", "b")
     assert turn.completion.repairs == ("invalid UTF-8 at event 2",)
+
+
+def test_a_line_end_beside_a_text_ends_the_line() -> None:
+    one, two = framed(A + '"a"' + B), framed(A + '"b"\n' + B)
+    for blocks in ([one * 3 + two], [one, one, one, two], [one + one, one + two + one]):
+        _, error, turn = heard(blocks)
+        assert isinstance(error, svir.ProtocolError)
+        assert turn.completion.text == "aaa"
 
 
 def test_what_comes_again_with_each_text_counts_each_time() -> None:
@@ -359,10 +389,25 @@ ENVELOPES = [
     '{"choices":[{"index":0,"delta":{"content":%s}}],"x":1}',
     '{"choices":[{"index":0,"delta":{"content":%s}, "matched_stop":"ab"}]}',
     '{"choices":[{"index":0,"delta":{"content":%s}, "matched_stop":"cd"}]}',
+    '{"choices":[{"delta":{"reasoning_text":%s,"reasoning_opaque":"x"}}]}',
+    '{"choices":[{"delta":{"content":%s,"extra_content":{"a":{"b":1}}}}]}',
+    '{"choices":[{"delta":{"content":%s,"thinking_blocks":[{"type":"thinking","thinking":"t"}]}}]}',
+    '{"choices":[{"delta":{"content":%s,"images":["i"]}}],"citations":["c"]}',
+    '{"choices":[{"delta":{"content":%s},"error":{"message":""}}]}',
+    '{"choices":[{"delta":{"content":%s},"finish_reason":"null"}]}',
+    '{"choices":[{"index":1,"delta":{"content":%s}}]}',
+    '{"choices":[{"text":%s}]}',
+    '{"choices":[{"delta":{"tool_calls":[{"index":0,"custom":{"input":%s}}]}}]}',
+    '{"choices":[{"delta":{"tool_calls":[{"index":0,"custom":{"name":"f","input":%s}}]}}]}',
+    '{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":%s},"x":1}]}}]}',
+    '{"choices":[{"delta":{"content":"a"}}],%s:"oops"}',
     "%s",
 ]
 STRINGS = st.sampled_from(
-    ['"a"', '"<"', '"<think>"', '"</think>"', '"think>"', r'"\ud83d"', r'"\ude00"', '""', "null", "1", "[]", '"\\"'],
+    [
+        *('"a"', '"<"', '"<think>"', '"</think>"', '"think>"', r'"\ud83d"', r'"\ude00"', '""', '"\\"'),
+        *("null", "1", "[]", '"error"', '"{}"', '"null"'),
+    ],
 ) | st.text(alphabet='ab"\\,:{}[] \n<>', max_size=6).map(lambda text: f'"{text}"')
 STREAMS = st.lists(
     st.tuples(st.sampled_from(ENVELOPES), st.lists(STRINGS, min_size=1, max_size=5)).map(

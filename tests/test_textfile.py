@@ -114,6 +114,13 @@ def test_a_handle_is_read_from_where_it_stands() -> None:
     assert handle.tell() == 2
 
 
+def test_a_handle_that_stands_at_its_end_is_no_empty_file() -> None:
+    handle = io.BytesIO()
+    handle.write(b"abc")
+    with pytest.raises(svir.SourceError, match=r"<BytesIO> stands at its end: seek\(0\)"):
+        contents_of(handle)
+
+
 def test_a_file_whose_size_is_not_told_is_refused() -> None:
     with Sources() as sources, pytest.raises(svir.SourceError, match="expected 0 bytes as announced, got more: /proc"):
         Body({"x": TextFile(Path("/proc/self/status"))}, sources)

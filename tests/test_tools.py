@@ -79,7 +79,7 @@ TOLD: list[tuple[Callable[..., Any], dict[str, Any]]] = [
         rich,
         {
             "place": {"$ref": "#/$defs/Place"},
-            "kind": {"enum": ["rain", "sun"], "default": "sun"},
+            "kind": {"type": "string", "enum": ["rain", "sun"], "default": "sun"},
             "tags": {"type": "array", "items": {"type": "string"}},
             "deep": {"type": "boolean", "default": True},
         },

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, assert_never, assert_type
 
 import msgspec
+import PIL.Image
 
 import svir
 from svir import batches, probe, testing, tools
@@ -73,6 +74,7 @@ def clients() -> svir.Client:
         api_key="key",
         model="m",
         headers={"api-key": "key"},
+        query={"api-version": "2024-10-21"},
         timeout=timeout,
         retry=retry,
         strict=True,
@@ -92,6 +94,11 @@ def clients() -> svir.Client:
         assert_type(client.limits, svir.Limits)
         assert_type(client.strict, bool)
         assert_type(client.think_tags, bool)
+        other = client.replace(api_key=None, model="m", headers={}, query=None, timeout=timeout, retry=retry)
+        assert_type(other, svir.Client)
+        other.replace(strict=True, think_tags=False, limits=limits, on_request=None, on_response=None, on_error=failed)
+        client.replace(timeout=10)  # type: ignore[arg-type]
+        client.replace(base_url="http://localhost")  # type: ignore[call-arg]
     client.close()
     assert_type((timeout.connect, timeout.first, timeout.idle, timeout.progress, timeout.total)[0], float | None)
     assert_type(retry.base + retry.cap + retry.max_retry_after, float)
@@ -134,22 +141,25 @@ def models(client: svir.Client, cancel: svir.Cancel) -> list[str]:
 
 def messages(call: svir.ToolCall, answer: svir.Completion) -> Sequence[Mapping[str, Any] | svir.Completion]:
     with io.BytesIO(b"RIFF") as file, Path("big.mp4").open("rb") as big:
-        attachments: list[svir.Image | svir.Audio | svir.Video | svir.TextFile] = [
+        attachments: list[svir.Image | svir.Audio | svir.Video | svir.File | svir.TextFile] = [
             svir.Image(Path("a.jpg")),
             svir.Image("https://example.com/a.jpg", type="image/jpeg", detail="low"),
-            svir.Image(mmap.mmap(-1, 9)),
+            svir.Image(mmap.mmap(-1, 9), fit=1568),
             svir.Audio(file, type="audio/wav", form="input_audio"),
             svir.Video(big, type="video/mp4"),
+            svir.File(Path("a.pdf"), name="b.pdf", type="application/pdf"),
             svir.TextFile(b"a,b", name="table.csv"),
         ]
     svir.TextFile("notes.txt")  # type: ignore[arg-type]
     svir.Image(b"", detail="highest")  # type: ignore[arg-type]
+    svir.Image(PIL.Image.new("RGB", (9, 9)))
     for attachment in attachments:
         match attachment:
-            case svir.TextFile():
+            case svir.TextFile() | svir.File():
                 assert_type(attachment.name, str)
             case svir.Image():
                 assert_type(attachment.detail, Literal["low", "high", "auto"] | None)
+                assert_type(attachment.fit, int | None)
             case svir.Audio():
                 assert_type(attachment.form, Literal["audio_url", "input_audio"])
             case svir.Video():
@@ -161,6 +171,8 @@ def messages(call: svir.ToolCall, answer: svir.Completion) -> Sequence[Mapping[s
         svir.system("Be brief.", name="house"),
         svir.developer("Be brief.", name="house"),
         svir.user("What is on these?", *attachments, name="ann"),
+        svir.user(attachments[0], "and this?", attachments[1]),
+        svir.user(Path("a.jpg")),  # type: ignore[arg-type]
         svir.assistant("Two", tool_calls=[call, call.as_dict()], reasoning="r", reasoning_content="r", name="m"),
         svir.assistant(refusal="no"),
         svir.tool_result(call, {"degrees": 21}, name="get_weather"),
@@ -298,7 +310,8 @@ def stream(client: svir.Client) -> str:
 
 
 def called(call: svir.ToolCall) -> None:
-    assert_type((call.id, call.name, call.arguments), tuple[str, str, str])
+    assert_type((call.id, call.name, call.arguments, call.type), tuple[str, str, str, str])
+    assert_type(call.extra, dict[str, Any])
     assert_type(call.as_dict(), dict[str, Any])
     assert_type(call.parse(), dict[str, Any])
     assert_type(call.parse(Locker), Locker)
@@ -311,6 +324,7 @@ def used(usage: svir.Usage) -> None:
     assert_type(usage.total_tokens, int | None)
     assert_type(usage.cached_tokens, int | None)
     assert_type(usage.reasoning_tokens, int | None)
+    assert_type(usage.extra, dict[str, Any])
 
 
 def read(answer: svir.Completion) -> None:
@@ -320,7 +334,7 @@ def read(answer: svir.Completion) -> None:
     assert_type(answer.unfinished_calls, tuple[svir.ToolCall, ...])
     assert_type(answer.finish_reason, str | None)
     assert_type(answer.usage, svir.Usage | None)
-    assert_type(answer.speed, float | None)
+    assert_type((answer.speed, answer.speed_unit), tuple[float | None, str])
     assert_type(answer.timings, dict[str, Any] | None)
     assert_type(answer.logprobs, tuple[Any, ...])
     assert_type(answer.filter_reports, tuple[svir.FilterReport, ...])
@@ -329,6 +343,8 @@ def read(answer: svir.Completion) -> None:
     assert_type(answer.repairs, tuple[str, ...])
     assert_type(answer.reasoning_carrier, str)
     assert_type(answer.reasoning_details, tuple[Any, ...])
+    assert_type((answer.message_fields, answer.extra), tuple[dict[str, Any], dict[str, Any]])
+    assert_type(answer.request_id, str)
     assert_type(answer.message, dict[str, Any])
     metrics = answer.metrics
     assert_type(metrics, svir.Metrics)
@@ -408,11 +424,13 @@ def many(client: svir.Client) -> None:
         [svir.user("Hi")],
         {"custom_id": "a", "body": {"messages": "Hi", "max_tokens": 9}},
     ]
-    rows = svir.batch(client, asked, executor=concurrent.futures.ThreadPoolExecutor(), concurrency=4, rate=5.0)
+    pool = concurrent.futures.ThreadPoolExecutor()
+    rows = svir.batch(client, asked, executor=pool, concurrency=4, rate=5.0, type=Locker)
     assert_type(rows, Generator[batches.Row, None, None])
     for row in rows:
         assert_type((row.custom_id, row.request_id), tuple[str, str])
         assert_type((row.completion, row.error), tuple[svir.Completion | None, Exception | None])
+        print(row.value)
         if row.error is not None:
             raise row.error
     svir.batch(client, [7])  # type: ignore[list-item]

@@ -24,6 +24,7 @@ class Carrier(Struct, frozen=True, kw_only=True):
         name: of the field.
         shows: the event that its pieces become; "" for none.
         type: what the field is decoded as.
+        decoded: whether it is looked for in every chunk, or only in those that bring no piece of the answer.
         back: whether it goes back with the message as it came.
         join: makes one value of the pieces that came; strings that are shown are joined as they are.
         texts: finds what it shows, where it is no string; counts only where no other carrier has the text.
@@ -32,6 +33,7 @@ class Carrier(Struct, frozen=True, kw_only=True):
     name: str
     shows: Literal["text", "reasoning", "refusal", ""] = ""
     type: Any = str | None
+    decoded: bool = True
     back: bool = True
     join: Callable[[Sequence[Any]], Any] = "".join
     texts: Callable[[Any], Iterator[str]] | None = None
@@ -110,16 +112,19 @@ def _texts_of(*names: str) -> Callable[[list[Any]], Iterator[str]]:
 
 
 _ITEMS = list[Any] | None
+_TEXT_OR_OBJECT = str | dict[str, Any] | None
 
 CARRIERS = (
     Carrier(name="content", shows="text", type=Any),
     # LM Studio, llama.cpp, SGLang, DeepSeek, ...
     Carrier(name="reasoning_content", shows="reasoning"),
     # mlx-lm, vLLM, Groq, Cerebras, OpenRouter; mlx-vlm sends every piece under both names
-    Carrier(name="reasoning", shows="reasoning"),
+    Carrier(name="reasoning", shows="reasoning", type=_TEXT_OR_OBJECT),
     # Copilot: the text, and once behind it the same encrypted
     Carrier(name="reasoning_text", shows="reasoning"),
     Carrier(name="reasoning_opaque", type=Any, join=_latest),
+    # gateways before Claude and Gemini; theirs, and any-llm's `reasoning`, may be an object with the text in it
+    Carrier(name="thinking", shows="reasoning", type=_TEXT_OR_OBJECT),
     # OpenRouter, Vercel: texts that `reasoning` has, too, and what is encrypted or signed
     Carrier(
         name="reasoning_details", shows="reasoning", type=_ITEMS, join=_appended, texts=_texts_of("text", "summary")
@@ -129,21 +134,23 @@ CARRIERS = (
     # Gemini: the signature of a thought; LiteLLM: whatever its provider sent
     Carrier(name="extra_content", type=Any, join=merged),
     Carrier(name="provider_specific_fields", type=Any, join=merged),
-    # gateways before Claude and Gemini
-    *(Carrier(name=f"{name}signature", type=Any, join=_latest) for name in ("", "reasoning_", "thinking_", "thought_")),
+    # gateways before Claude that have no blocks
+    *(Carrier(name=f"{name}signature", decoded=False, join=_latest) for name in ("", "reasoning_", "thinking_")),
     Carrier(name="refusal", shows="refusal"),
     # OpenRouter; OpenAI, Groq, Perplexity; OpenAI
-    Carrier(name="images", type=Any, back=False, join=listed),
-    Carrier(name="annotations", type=Any, back=False, join=listed),
-    Carrier(name="audio", type=Any, back=False, join=_recorded),
+    Carrier(name="images", decoded=False, back=False, join=listed),
+    Carrier(name="annotations", decoded=False, back=False, join=listed),
+    Carrier(name="audio", decoded=False, back=False, join=_recorded),
 )
 
 NAMED: dict[str, Carrier] = {carrier.name: carrier for carrier in CARRIERS}
 STRINGS: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if carrier.shows and carrier.texts is None)
 """The fields whose strings go on from chunk to chunk."""
 REASONING: tuple[str, ...] = tuple(name for name in STRINGS if NAMED[name].shows == "reasoning")
-ITEMS: tuple[Carrier, ...] = tuple(carrier for carrier in CARRIERS if carrier.name not in STRINGS)
+ITEMS: tuple[Carrier, ...] = tuple(carrier for carrier in CARRIERS if carrier.decoded and carrier.name not in STRINGS)
 """Those that are kept as they came."""
+DECODED: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if carrier.decoded)
+RARE: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if not carrier.decoded)
 
 
 def reasoning_of(delta: Any, /) -> tuple[str, str]:
@@ -153,8 +160,10 @@ def reasoning_of(delta: Any, /) -> tuple[str, str]:
     time in `reasoning_details`, whose text counts where no other carrier has it.
     """
     for name in REASONING:
-        if text := getattr(delta, name):
-            return name, text
+        if value := getattr(delta, name):
+            text = value if isinstance(value, str) else "".join(_strings(value.get("content") or value.get("text")))
+            if text:
+                return name, text
     for carrier in ITEMS:
         if carrier.texts is not None and (value := getattr(delta, carrier.name)):
             text = "".join(carrier.texts(value))
@@ -164,6 +173,11 @@ def reasoning_of(delta: Any, /) -> tuple[str, str]:
 
 
 PART_TYPES = ("text", "output_text", "thinking", "reasoning")
+
+
+def is_other(part: Any, /) -> bool:
+    """Whether a part of a content list holds something else than text."""
+    return isinstance(part, dict) and part.get("type") not in PART_TYPES
 
 
 def parts(content: list[Any], /) -> Iterator[Piece]:

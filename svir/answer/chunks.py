@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     class Delta(Struct):
         tool_calls: list[CallPiece] | None = None
         function_call: Function | None = None
-        error: Any = None
 
         def __init__(self, **fields: Any) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
@@ -61,10 +60,9 @@ else:
     Delta = msgspec.defstruct(
         "Delta",
         [
-            *((carrier.name, carrier.type, None) for carrier in CARRIERS),
+            *((carrier.name, carrier.type, None) for carrier in CARRIERS if carrier.decoded),
             ("tool_calls", list[CallPiece] | None, None),
             ("function_call", Function | None, None),
-            ("error", Any, None),
         ],
         module=__name__,
         gc=False,
@@ -107,8 +105,6 @@ class Choice(Struct, gc=False):
     content_filter_offsets: Any = None
     usage: UsageField | None = None
     matched_stop: Any = None
-    stop_reason: Any = None
-    native_finish_reason: Any = None
     error: Any = None
 
 
@@ -129,11 +125,6 @@ class Chunk(Struct, gc=False):
     model: str | None = None
     usage: UsageField | None = None
     error: Any = None
-    errors: Any = None
-    success: Any = None
-    base_resp: Any = None
-    error_code: Any = None
-    error_msg: Any = None
     timings: dict[str, Any] | None = None
     prompt_filter_results: list[Any] | None = None
     prompt_annotations: list[Any] | None = None

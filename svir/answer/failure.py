@@ -88,6 +88,8 @@ _SHAPES = (
     _Shape("success", lambda value: value is False),
     # MiniMax sends a `base_resp` with every answer; 0 is success
     _Shape("base_resp", lambda value: isinstance(value, dict) and _is_failing_code(value.get("status_code"))),
+    # Groq, where a stream is stopped early
+    _Shape("x_groq", lambda value: isinstance(value, dict) and _says(value.get("error"))),
     # Baidu
     _Shape("error_code", _is_failing_code),
     _Shape("error_msg", _is_text),
@@ -115,6 +117,7 @@ _WORDS = (
     "errorMessage",
     "status_msg",
     "base_resp",
+    "x_groq",
     "errors",
     "detail",
     "error_description",
@@ -167,6 +170,22 @@ def in_data(data: Any, /, *, named: bool = False) -> Detail | None:
     if any(shape.fits(data) for shape in _ENVELOPES) and not _is_success(data):
         return _read(data)
     return None
+
+
+_TELLING = frozenset(shape.field for shape in _SHAPES) - {"object"}
+
+
+def may_be_in(chunk: Any, /) -> bool:
+    """Whether plain data of a chunk has a field that may tell a failure: most have none, which is told at less cost."""
+    if not isinstance(chunk, dict) or not _TELLING.isdisjoint(chunk):
+        return True
+    choices = chunk.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict):
+            for place in (choice, choice.get("delta"), choice.get("message")):
+                if isinstance(place, dict) and "error" in place:
+                    return True
+    return False
 
 
 def _in_choices(choices: list[Any]) -> Iterator[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
 
 from ..errors import Detail, ProtocolError, StreamError, SvirError, TooLargeError, TruncatedError, clip
 from ..events import Completion, Event, Metrics, Progress
@@ -24,9 +23,6 @@ _STRAY_LIMIT = 64 * 2**10
 _KEEPALIVE_EVENT = "keep-alive sent as an event"
 _BEYOND_PING = re.compile(rb'"(choices|error)"\s*:')
 
-_NO_CHUNK = Chunk()
-"""Stands for a payload that was a keep-alive."""
-
 _KEEPALIVE = re.compile(rb"keepalive (\d{1,18})/(\d{1,18})\s*\Z")
 
 
@@ -42,7 +38,7 @@ class Reader:
         started: when the request began on that clock, now by default.
         metrics: what the connection knows of the call; the bytes and the first of them are counted here.
         repairs: what was already repaired before the answer came.
-        request_id: goes into the errors.
+        request_id: the server's name for the request, for the completion and the errors.
 
     Attributes:
         done: `[DONE]` came, or a whole document: nothing more needs to be read.
@@ -83,7 +79,7 @@ class Reader:
         self._surrogates = Surrogates()
         self._templates = Templates(self._turn, tags, self._surrogates)
         self._sse = sse.Decoder(limit=limits.event, is_last=is_done, is_whole=chunks.is_json)
-        self._latest = b""
+        self._latest = self._looked = b""
         self._strays: list[bytes] = []
         self._stray_bytes = 0
 
@@ -122,18 +118,36 @@ class Reader:
                     continue
                 if turn.first_byte is None and block:
                     turn.first_byte = clock()
-                if payloads := decoder.feed(block):
-                    turn.now = clock()
+                if not (payloads := decoder.feed(block)):
+                    continue
+                turn.now = clock()
+                got = payloads[0] if isinstance(payloads, tuple) else None
+                if got.__class__ is bytes:
+                    if (template := templates.now) is not None and (text := template.text(got)):
+                        self._count(1)
+                        template.parts.append(text)
+                        yield template.event(text)
+                    else:
+                        yield from self._one(got)
+                elif isinstance(got, sse.Run) and (template := templates.now) and (texts := template.texts_of_run(got)):
+                    self._count(len(texts))
+                    append, event = template.parts.append, template.event
+                    for text in texts:
+                        append(text)
+                        yield event(text)
+                else:
                     yield from self._taken(payloads)
-                    if self.done:
-                        return
+                if self.done:
+                    return
             yield from self._taken(decoder.end())
         except SvirError as error:
             yield from self._failed(error)
             raise
 
     def feed(self, block: bytes, /) -> Iterator[Event]:
-        """The events that a block completes. Raises as `events`."""
+        """The events that a block completes; none behind `[DONE]`. Raises as `events`."""
+        if self.done:
+            return
         turn = self._turn
         turn.bytes += len(block)
         turn.now = self._clock()
@@ -164,7 +178,7 @@ class Reader:
             chunk = self._whole(document)
             yield from turn.take(chunk)
             turn.doubtful = self.done = True
-            self._look(document, chunk)
+            self._look(document, has_choices=bool(chunk.choices))
         except SvirError as error:
             yield from self._failed(error)
             raise
@@ -187,7 +201,8 @@ class Reader:
             if not self._turn.chunks:
                 raise self._nothing(framed)
             if self._latest:
-                self._gather(self._latest)
+                self._turn.doubtful = False
+                self._look(self._latest, has_choices=True)
             if self._strays:
                 self._turn.note(_STRAY, here=False)
             yield from self._turn.close(done=self.done, framed=framed)
@@ -211,106 +226,105 @@ class Reader:
 
     def _taken(self, payloads: Iterable[bytes | sse.Run]) -> Iterator[Event]:
         """The events of payloads, as each is asked for."""
-        turn, templates, tap = self._turn, self._templates, self._tap
+        templates = self._templates
         for got in payloads:
-            run: Iterable[bytes]
-            if got.__class__ is bytes:
-                run = (got,)
-            elif isinstance(got, sse.Run):
-                template = templates.now
-                if template is not None and (texts := template.texts_of_run(got)):
-                    turn.events = self.received = turn.events + len(texts)
-                    turn.shown = self.shown = turn.shown + len(texts)
-                    turn.last_shown = turn.now
-                    append, event = template.parts.append, template.event
-                    for text in texts:
-                        append(text)
-                        yield event(text)
-                    continue
-                run = got.payloads()
-            else:
-                yield from self._aside(got)
-                run = self._last(got)
-            for payload in run:
+            for payload in got.payloads() if isinstance(got, sse.Run) else (got,):
                 if payload.__class__ is not bytes:
-                    yield from self._aside(payload)
-                    if not (last := self._last(payload)):
+                    events, payload = self._aside(payload)
+                    yield from events
+                    if not payload:
                         continue
-                    payload = last[0]
                 template = templates.now
                 if template is not None and (text := template.text(payload)):
-                    turn.events = self.received = turn.events + 1
-                    turn.shown = self.shown = turn.shown + 1
-                    turn.last_shown = turn.now
+                    self._count(1)
                     template.parts.append(text)
                     yield template.event(text)
                     continue
-                chunk = self._read(payload)
-                if chunk is None:
-                    self.done = True
-                    break
-                if chunk is _NO_CHUNK:
-                    continue
-                shown = turn.shown
-                events = turn.take(chunk)
-                self.shown = turn.shown
-                yield from events
-                if turn.doubtful or turn.shown == shown or turn.chunks == 1 or turn.finish_reason is not None:
-                    self._look(payload, chunk)
-                else:
-                    self._latest = payload
-                if tap is None:
-                    templates.learn(payload, chunk, events)
-            if self.done:
-                break
+                yield from self._one(payload)
+                if self.done:
+                    return
+
+    def _count(self, events: int) -> None:
+        """So many events came, and each showed something."""
+        turn = self._turn
+        turn.events = self.received = turn.events + events
+        turn.shown = self.shown = turn.shown + events
+        turn.last_shown = turn.now
+
+    def _one(self, payload: bytes) -> Iterable[Event]:
+        """The events of one payload that is read whole."""
+        turn = self._turn
+        turn.events = self.received = turn.events + 1
+        if self._tap is not None:
+            self._tap(payload)
+        chunk: Chunk | None
+        try:
+            chunk = chunks.decode(payload) if not self._surrogates.high else self._tolerant(payload)
+        except chunks.REFUSED:
+            chunk = self._tolerant(payload)
+        if chunk is None:
+            return ()
+        turn.chunks += 1
+        events = turn.take(chunk)
+        self.shown = turn.shown
+        if self._tap is None:
+            self._templates.learn(payload, chunk, events)
+        if turn.aside:
+            return self._and_more(events, payload, chunk)
+        self._latest = payload
+        return events
+
+    def _and_more(self, events: list[Event], payload: bytes, chunk: Chunk) -> Iterator[Event]:
+        yield from events
+        self._look(payload, has_choices=bool(chunk.choices))
 
     # What is no plain payload
 
-    def _aside(self, payload: bytes) -> list[Event]:
-        """Comments, lines that are no field, reported failures."""
+    def _aside(self, payload: bytes) -> tuple[list[Event], bytes]:
+        """The events of what is no plain payload, and the payload that it is after all, or none."""
         turn = self._turn
-        if isinstance(payload, sse.Comment):
-            turn.keepalives += 1
-            found = _KEEPALIVE.search(payload)
-            return [Progress(int(found[1]), int(found[2]))] if found else []
-        if isinstance(payload, sse.Stray):
-            if self._stray_bytes < _STRAY_LIMIT:
-                self._strays.append(payload[:_STRAY_LIMIT])
-            self._stray_bytes += len(payload) + 1
-            if self._stray_bytes > self._limits.unframed:
-                limit = f"{self._limits.unframed} bytes (Limits.unframed)"
-                raise TooLargeError(f"expected lines that are no event to take at most {limit}, got more")
-            if turn.chunks:
-                turn.note(_STRAY)
-        elif isinstance(payload, sse.Ping):
-            if not _BEYOND_PING.search(payload):
+        match payload:
+            case sse.Comment():
+                turn.keepalives += 1
+                found = _KEEPALIVE.search(payload)
+                return [Progress(int(found[1]), int(found[2]))] if found else [], b""
+            case sse.Ping() if not _BEYOND_PING.search(payload):
                 turn.note(_KEEPALIVE_EVENT)
                 turn.keepalives += 1
-        elif isinstance(payload, sse.Line):
-            turn.note("one line end between events")
-        elif isinstance(payload, sse.Failure):
-            turn.events = self.received = turn.events + 1
-            raise self._reported(payload)
-        return []
+                return [], b""
+            case sse.Stray():
+                self._keep_stray(payload)
+                return [], b""
+            case sse.Failure():
+                turn.events = self.received = turn.events + 1
+                raise self._reported(payload)
+            case sse.Line():
+                turn.note("one line end between events", here=False)
+            case sse.Unterminated():
+                self._check_last(payload)
+        return [], bytes(payload)
 
-    def _last(self, payload: bytes) -> tuple[bytes, ...]:
-        """The payload of an event that is one after all.
+    def _keep_stray(self, line: bytes) -> None:
+        if self._stray_bytes < _STRAY_LIMIT:
+            self._strays.append(line[:_STRAY_LIMIT])
+        self._stray_bytes += len(line) + 1
+        if self._stray_bytes > self._limits.unframed:
+            limit = f"{self._limits.unframed} bytes (Limits.unframed)"
+            raise TooLargeError(f"expected lines that are no event to take at most {limit}, got more")
+        if self._turn.chunks:
+            self._turn.note(_STRAY)
 
-        The last one may have no blank line; cut inside its JSON it is no event but a truncation.
-        """
-        if isinstance(payload, sse.Line) or (isinstance(payload, sse.Ping) and _BEYOND_PING.search(payload)):
-            return (bytes(payload),)
-        if not isinstance(payload, sse.Unterminated):
-            return ()
-        if not is_done(payload):
-            try:
-                tolerant.plain(payload)
-            except tolerant.Unreadable as error:
-                if error.broken:
-                    where = f"event {self._turn.events + 1}"
-                    raise TruncatedError(f"expected the rest of {where}, got the end of the stream") from error
-            self._turn.note("no blank line after the last event", here=False)
-        return (bytes(payload),)
+    def _check_last(self, payload: bytes) -> None:
+        """The last event may have no blank line; cut inside its JSON it is no event but a truncation."""
+        if is_done(payload):
+            return
+        try:
+            tolerant.plain(payload)
+        except tolerant.Unreadable as error:
+            if error.broken:
+                where = f"event {self._turn.events + 1}"
+                raise TruncatedError(f"expected the rest of {where}, got the end of the stream") from error
+        self._turn.note("no blank line after the last event", here=False)
 
     def _reported(self, payload: bytes) -> StreamError:
         try:
@@ -325,40 +339,26 @@ class Reader:
 
     # One chunk
 
-    def _read(self, payload: bytes) -> Chunk | None:
-        """A payload as a chunk, `None` for the end of the stream."""
-        self._turn.events = self.received = self._turn.events + 1
-        if self._tap is not None:
-            self._tap(payload)
-        if payload == DONE:
-            return None
-        if not self._surrogates.high:
-            try:
-                chunk = chunks.decode(payload)
-            except chunks.REFUSED:
-                pass
-            else:
-                self._turn.chunks += 1
-                return chunk
+    def _tolerant(self, payload: bytes) -> Chunk | None:
+        """A chunk that the typed decoder refused, or one that may go on with half a character; `None` for none."""
+        turn = self._turn
         if is_done(payload):
-            self._turn.note("[DONE] written in another way")
+            if payload != DONE:
+                turn.note("[DONE] written in another way")
+            self.done = True
             return None
-        self._turn.chunks += 1
-        return self._tolerant(payload)
-
-    def _tolerant(self, payload: bytes) -> Chunk:
-        """A chunk that the typed decoder refused, or one that may go on with half a character."""
         try:
-            chunk = tolerant.tolerant(payload, self._turn.note)
+            chunk = tolerant.tolerant(payload, turn.note)
         except tolerant.Unreadable as error:
             if error.text.startswith(":"):
                 self._count_keepalive("comment sent as data")  # a proxy wrapped it
             elif not error.broken and tolerant.is_keepalive(error.text):
                 self._count_keepalive(_KEEPALIVE_EVENT)
             else:
+                turn.chunks += 1
                 raise self._unreadable(error, payload) from error
-            return _NO_CHUNK
-        self._surrogates.mend(self._turn.deltas(chunk), self._turn.note)
+            return None
+        self._surrogates.mend(turn.deltas(chunk), turn.note)
         return chunk
 
     def _whole(self, document: bytes) -> Chunk:
@@ -384,32 +384,30 @@ class Reader:
         turn = self._turn
         turn.note(kind)
         turn.keepalives += 1
-        turn.chunks -= 1
         turn.events = self.received = turn.events - 1
 
-    def _look(self, payload: bytes, chunk: Chunk) -> None:
+    def _look(self, payload: bytes, *, has_choices: bool) -> None:
         """What a payload says that brings no piece of the answer: a failure, that the server is alive, or more."""
         turn = self._turn
+        if payload == self._looked:
+            return
         try:
             data = tolerant.plain(payload)
         except tolerant.Unreadable as error:  # a number or a depth that only the typed decoder passes over
             if turn.doubtful:
                 raise self._unreadable(error, payload) from error
             return
-        if turn.doubtful:
-            if chunk.choices is None and not self.done and tolerant.is_keepalive(data):
+        if turn.doubtful or failure.may_be_in(data):
+            if not has_choices and not self.done and tolerant.is_keepalive(data):
                 self._count_keepalive(_KEEPALIVE_EVENT)
+                turn.chunks -= 1
                 return
             if (detail := failure.in_data(data)) is not None:
                 raise self._failure(detail)
-            if not chunk.choices:
-                turn.count_nothing(payload)
+        if not has_choices:
+            turn.count_nothing(payload)
         turn.gather(data)
-        self._latest = b""
-
-    def _gather(self, payload: bytes) -> None:
-        with suppress(tolerant.Unreadable):
-            self._turn.gather(tolerant.plain(payload))
+        self._latest, self._looked = b"", payload
 
     def _unreadable(self, error: tolerant.Unreadable, payload: bytes) -> StreamError:
         """What a payload that is no chunk means: a failure, in plain words or a list (Gemini), or broken JSON."""
@@ -425,7 +423,7 @@ class Reader:
     def _nothing(self, framed: bool) -> StreamError:
         """An empty stream, or one whose bytes were no events at all (a proxy that passed on an error as it was)."""
         stray = b"\n".join(self._strays)
-        detail = failure.in_body(stray) if stray.lstrip()[:1] in (b"{", b"[") else Detail()
+        detail = failure.in_body(stray)
         if detail.message:
             return failure.of_event(detail, "the start, without framing", begun=False)
         silent = framed and not stray and not self._turn.keepalives

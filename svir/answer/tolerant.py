@@ -157,7 +157,10 @@ def _fit(value: Any, kind: Any, path: str, note: Note) -> Any:
             if option is CallPiece and (extra := unnamed(value, CallPiece)):
                 return OddCallPiece(**fields, extra=extra)
             return option(**fields)
-        if isinstance(value, list) and get_origin(option) is list:
+        if get_origin(option) is list and isinstance(value, list | dict):
+            if isinstance(value, dict):  # TGI, a tool call
+                note(f"{path.lstrip('.')} of a wrong type")
+                value = [value]
             return _fit_items(value, get_args(option)[0], path, note)
         if _converts(value, option, strict=True):
             return value
@@ -175,17 +178,27 @@ def _fit_items(values: list[Any], kind: Any, path: str, note: Note) -> list[Any]
 
 def unnamed(data: dict[str, Any], kind: type[Struct], /) -> dict[str, Any]:
     """The fields of plain data that a struct has no name for, nested as they came; what is empty is left out."""
+    named = _named(kind)
     found: dict[str, Any] = {}
     for name, value in data.items():
-        hint = _hints(kind).get(name)
-        below = next((part for part in get_args(hint) if isinstance(part, type) and issubclass(part, Struct)), None)
-        if below is not None and isinstance(value, dict):
+        if name in named:
+            below = named[name]
+            if below is None or not isinstance(value, dict):
+                continue
             value = unnamed(value, below)
-        elif hint is not None:
-            continue
         if value not in (None, "", [], {}):
             found[name] = value
     return found
+
+
+@cache
+def _named(kind: type[Struct]) -> dict[str, type[Struct] | None]:
+    """The fields of a struct, each with the struct that it holds, if it holds one."""
+
+    def below(hint: Any) -> type[Struct] | None:
+        return next((part for part in get_args(hint) if isinstance(part, type) and issubclass(part, Struct)), None)
+
+    return {name: below(hint) for name, hint in _hints(kind).items()}
 
 
 @cache

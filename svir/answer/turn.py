@@ -35,18 +35,16 @@ _WEIGHTS = {"done": 0, "unknown": 1, "calls": 2, "cut": 3, "blocked": 3, "failed
 """Which of two finish reasons wins: the greater one. After those that cut, no call is executable, even one whose
 arguments parse (SGLang closes the brackets of arguments that `length` cut)."""
 
-_OTHERS = tuple(name for name in carriers.NAMED if name not in ("content", "refusal"))
+_OTHERS = (*carriers.REASONING, *(carrier.name for carrier in carriers.ITEMS))
 _others_of = attrgetter(*_OTHERS)
 _NO_OTHERS = (None,) * len(_OTHERS)
 
-_TELLING = ("error", "errors", "success", "base_resp", "error_code", "error_msg")
-_telling_of = attrgetter(*_TELLING)
-_NOT_TELLING = (None,) * len(_TELLING)
-
 # What is no news: the type of the object, and padding that hides how long a token is (OpenAI, Mistral).
-_KNOWN = {*Chunk.__struct_fields__, "object", "obfuscation", "p"} - {"base_resp"}
-_KNOWN_IN_CHOICE = {*Choice.__struct_fields__} - {"native_finish_reason", "stop_reason"}
+_KNOWN = {*Chunk.__struct_fields__, "object", "obfuscation", "p"} - {"x_groq"}
+_KNOWN_IN_CHOICE = {*Choice.__struct_fields__}
 _KNOWN_IN_DELTA = {*Delta.__struct_fields__, "role"}
+
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 _NAMED_CHOICES = 8
 """Choices that are not read and are named as such."""
@@ -64,6 +62,58 @@ class Turn:
         metrics: what the connection knows of the call.
         repairs: what was already repaired before the answer came.
     """
+
+    # So many attributes are slower in a dict: CPython shares the keys of 30.
+    __slots__ = (
+        "_annotated",
+        "_blocked",
+        "_carrier",
+        "_choice_read",
+        "_complete",
+        "_content_came",
+        "_extra",
+        "_failed",
+        "_finished",
+        "_first_shown",
+        "_group",
+        "_id",
+        "_instead",
+        "_items",
+        "_last_verdict",
+        "_last_written",
+        "_logprobs",
+        "_matched_stop",
+        "_metrics",
+        "_model",
+        "_named",
+        "_passed_over",
+        "_passed_said",
+        "_repairs",
+        "_reports",
+        "_request_id",
+        "_spare_id",
+        "_spare_model",
+        "_started",
+        "_strict",
+        "_tags",
+        "_timings",
+        "_usage",
+        "aside",
+        "bytes",
+        "calls",
+        "chunks",
+        "doubtful",
+        "events",
+        "finish_reason",
+        "first_byte",
+        "keepalives",
+        "last_shown",
+        "now",
+        "reasonings",
+        "refusals",
+        "shown",
+        "texts",
+    )
 
     def __init__(
         self,
@@ -87,8 +137,8 @@ class Turn:
         self._named = False
         self._choice_read: int | None = None
         self._instead = b""
-        self._others: set[int] = set()
-        self._others_said = False
+        self._passed_over: set[int] = set()
+        self._passed_said = False
         self.texts: list[str] = []
         self.reasonings: list[str] = []
         self.refusals: list[str] = []
@@ -117,6 +167,8 @@ class Turn:
         # How it ended
         self.doubtful: bool = False
         """Whether the last chunk may report a failure."""
+        self.aside: bool = False
+        """Whether it may hold more than a piece of the answer: it is the first, brings none, finishes it, or fails."""
         self.finish_reason: str | None = None
         self._group = ""
         self._failed: tuple[str, str] | None = None
@@ -134,7 +186,7 @@ class Turn:
         first, byte = self._first_shown, self.first_byte
         speed, unit = self._speed()
         fields, extra = self._fields()
-        if calls and not self.texts and not self._content_came:
+        if calls and runs and not self.texts and not self._content_came:
             fields["content"] = None
         return Completion(
             id=self._id or self._spare_id,
@@ -171,12 +223,19 @@ class Turn:
 
     def _fields(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What goes back with the message as it came, and what else the server said."""
+        if not self._items and not self._extra.keys() & ("choice", "message"):
+            return {}, dict(self._extra)
         back: dict[str, Any] = {}
-        message = dict(self._extra.get("message", ()))
+        extra = dict(self._extra)
+        below = {place: dict(kept) for place in ("choice", "message") if isinstance(kept := extra.get(place, {}), dict)}
         for name, pieces in self._items.items():
             carrier = carriers.NAMED[name]
-            (back if carrier.back else message)[name] = carrier.join(pieces)
-        return back, self._extra | {"message": message} if message else dict(self._extra)
+            (back if carrier.back else below["message"])[name] = carrier.join(pieces)
+        for place, kept in below.items():
+            extra.pop(place, None)
+            if kept:
+                extra[place] = kept
+        return back, extra
 
     def note(self, kind: str, *, here: bool = True) -> None:
         """Lists a repair once, with the event at which it was first needed."""
@@ -195,7 +254,8 @@ class Turn:
         """
         events: list[Event] = []
         choices = chunk.choices
-        self.doubtful = not choices or _telling_of(chunk) != _NOT_TELLING
+        self.doubtful = chunk.error is not None or (not choices and chunk.usage is None)
+        self.aside = self.doubtful or not choices or self.chunks == 1
         if not self._named:
             self._name(chunk)
         if choices and self._choice_read is None:
@@ -259,12 +319,16 @@ class Turn:
             self.note(f"choice {clip(str(self._choice_read), 20)} in place of choice 0")
 
     def _pass_over(self, choice: Choice) -> None:
-        self.doubtful = self.doubtful or choice.error is not None
+        self.doubtful = self.aside = self.doubtful or choice.error is not None
         delta = choice.delta if choice.delta is not None else choice.message
         said = delta is not None and (delta.content or delta.tool_calls or _others_of(delta) != _NO_OTHERS)
-        self._others_said = self._others_said or bool(choice.finish_reason or choice.text or said)
-        if choice.index is not None and len(self._others) < _NAMED_CHOICES and choice.index not in self._others:
-            self._others.add(choice.index)
+        self._passed_said = self._passed_said or bool(choice.finish_reason or choice.text or said)
+        if (
+            choice.index is not None
+            and len(self._passed_over) < _NAMED_CHOICES
+            and choice.index not in self._passed_over
+        ):
+            self._passed_over.add(choice.index)
             self.note(f"choice {clip(str(choice.index), 20)} not read")
 
     def _delta_of(self, choice: Choice) -> Delta | None:
@@ -278,17 +342,19 @@ class Turn:
         return choice.delta
 
     def _choice(self, choice: Choice, events: list[Event]) -> None:
-        delta = self._delta_of(choice)
+        delta = choice.delta
+        if delta is None:
+            delta = self._delta_of(choice)
+        before = len(events)
         if delta is not None:
-            before = len(events)
             self._delta(delta, events)
-            if len(events) > before:
-                self.shown += 1
-                self.last_shown = self.now
-                if self._first_shown is None:
-                    self._first_shown = self.now
-            if delta.error is not None:
-                self.doubtful = True
+        if len(events) > before:
+            self.shown += 1
+            self.last_shown = self.now
+            if self._first_shown is None:
+                self._first_shown = self.now
+        else:
+            self.aside = True
         if choice.logprobs is not None:
             # Of a refusal they stand under its own name.
             for name in ("content", "refusal"):
@@ -297,14 +363,12 @@ class Turn:
         if choice.content_filter_results:
             self._verdict(choice, events)
         if choice.finish_reason:
+            self.aside = True
             self._finish(choice.finish_reason)
-        if choice.native_finish_reason is not None:
-            self._finish_natively(choice.native_finish_reason)
-        if choice.error is not None or (choice.message is not None and choice.message.error is not None):
-            self.doubtful = True
-        stop = choice.stop_reason if choice.matched_stop is None else choice.matched_stop
-        if stop is not None:
-            self._matched_stop = stop
+        if choice.error is not None:
+            self.doubtful = self.aside = True
+        if choice.matched_stop is not None:
+            self._matched_stop = choice.matched_stop
         if choice.usage is not None:
             self._count_tokens(choice.usage)
 
@@ -334,6 +398,8 @@ class Turn:
         if text:
             if delta.reasoning and delta.reasoning_content not in (None, "", delta.reasoning):
                 self.note("two reasoning carriers that differ")
+            if isinstance(getattr(delta, carrier), dict):
+                self.note(f"{carrier} as an object")
             self._reason(text, carrier, events)
         for item in carriers.ITEMS:
             if value := getattr(delta, item.name):
@@ -373,6 +439,8 @@ class Turn:
             self._text(encode(content).decode(), events)
             return
         self.note("content as a list of parts")
+        if others := [part for part in content if carriers.is_other(part)]:
+            self._keep(self._below("message"), {"content": others}, ("content",))
         for is_reasoning, text in carriers.parts(content):
             if is_reasoning:
                 self._reason(text, "parts", events)
@@ -385,38 +453,44 @@ class Turn:
         """Keeps what a payload holds beside the fields that are read."""
         if not isinstance(data, dict):
             return
-        self._keep(self._extra, data, _KNOWN)
-        usage = data.get("usage") or data.get("x_groq")
-        groq = data.get("x_groq")
+        usage, groq = data.get("usage"), data.get("x_groq")
         if isinstance(groq, dict):
-            self._keep(self._extra, {"x_groq": {name: groq[name] for name in groq if name != "usage"}}, set())
-            usage = data.get("usage") or groq.get("usage")
+            usage = usage or groq.get("usage")
+            data = data | {"x_groq": {name: groq[name] for name in groq if name != "usage"}}
+        if others := [name for name in data if name not in _KNOWN]:
+            self._keep(self._extra, data, others)
         choices = data.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict) or choice.get("index") not in (None, self._choice_read):
                 continue
             usage = usage or choice.get("usage")
-            self._keep_below("choice", choice, _KNOWN_IN_CHOICE)
+            self._finish_natively(choice)
+            if others := [name for name in choice if name not in _KNOWN_IN_CHOICE]:
+                self._keep(self._below("choice"), choice, others)
             delta = choice.get("delta")
             delta = choice.get("message") if delta is None else delta
-            if isinstance(delta, dict):
-                self._keep_below("message", delta, _KNOWN_IN_DELTA)
+            if isinstance(delta, dict) and (others := [name for name in delta if name not in _KNOWN_IN_DELTA]):
+                self._keep(self._below("message"), delta, others)
         if isinstance(usage, dict) and self._usage is not None and (extra := tolerant.unnamed(usage, UsageField)):
             self._usage = structs.replace(self._usage, extra=extra)
 
-    def _keep_below(self, place: str, data: dict[str, Any], known: set[str]) -> None:
-        below = self._extra.get(place)
-        below = below if isinstance(below, dict) else {}
-        self._keep(below, data, known)
-        if below:
-            self._extra[place] = below
+    def _below(self, place: str) -> dict[str, Any]:
+        kept = self._extra.setdefault(place, {})
+        if not isinstance(kept, dict):
+            kept = self._extra[place] = {}
+        return kept
 
-    def _keep(self, kept: dict[str, Any], data: dict[str, Any], known: set[str]) -> None:
-        for name, value in data.items():
-            if name not in known and value not in (None, "", [], {}):
-                before = kept.get(name)
-                both = isinstance(before, list) and isinstance(value, list)
-                kept[name] = carriers.listed((before, value)) if both else value
+    def _keep(self, kept: dict[str, Any], data: dict[str, Any], names: Iterable[str]) -> None:
+        for name in names:
+            if (value := data[name]) in _EMPTY:
+                continue
+            before = kept.get(name)
+            if kept is not self._extra and name in carriers.RARE:
+                self._items.setdefault(name, []).append(value)
+            elif isinstance(before, list) and isinstance(value, list):
+                kept[name] = carriers.listed((before, value))
+            else:
+                kept[name] = value
 
     # What a filter said
 
@@ -478,21 +552,18 @@ class Turn:
         """The last usage that is not empty wins: some servers send it with every chunk, growing."""
         if field is None:
             return
-        prompts = (field.prompt_tokens_details, field.input_tokens_details)
-        completions = (field.completion_tokens_details, field.output_tokens_details)
+        prompt = field.prompt_tokens_details or field.input_tokens_details
+        completion = field.completion_tokens_details or field.output_tokens_details
+        cached = prompt.cached_tokens if prompt is not None else None
+        thought = completion.reasoning_tokens if completion is not None else None
+        if cached is None:
+            cached = _first(field.cached_tokens, field.prompt_cache_hit_tokens, field.num_cached_tokens)
         usage = Usage(
-            _first(field.prompt_tokens, field.input_tokens),
-            _first(field.completion_tokens, field.output_tokens),
+            field.input_tokens if field.prompt_tokens is None else field.prompt_tokens,
+            field.output_tokens if field.completion_tokens is None else field.completion_tokens,
             field.total_tokens,
-            _first(
-                *(details.cached_tokens for details in prompts if details is not None),
-                field.cached_tokens,
-                field.prompt_cache_hit_tokens,
-                field.num_cached_tokens,
-            ),
-            _first(
-                *(details.reasoning_tokens for details in completions if details is not None), field.reasoning_tokens
-            ),
+            cached,
+            field.reasoning_tokens if thought is None else thought,
         )
         counts = (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)
         if counts != (None, None, None) or usage.cached_tokens or usage.reasoning_tokens:
@@ -501,14 +572,14 @@ class Turn:
     def _finish(self, word: str) -> None:
         """Two finish reasons: the more specific wins, `tool_calls` over `stop`, those that cut over all."""
         group, reason = structs.astuple(failure.finish(word))
-        if reason != word:
-            self.note(f"finish reason {clip(word, 40)} read as {reason or 'none'}")
-        elif group == "unknown":
-            self.note(f"unknown finish reason {clip(word, 40)}")
-        if group == "none":
-            return
         if group == "failed":
             self._fail(word)
+        elif group == "unknown":
+            self.note(f"unknown finish reason {clip(word, 40)}")
+        elif reason != word:
+            self.note(f"finish reason {clip(word, 40)} read as {reason or 'none'}")
+        if group == "none":
+            return
         self._blocked = self._blocked or group == "blocked"
         if self.finish_reason is None:
             self.finish_reason, self._group = reason, group
@@ -517,8 +588,12 @@ class Turn:
             if _WEIGHTS[group] > _WEIGHTS[self._group]:
                 self.finish_reason, self._group = reason, group
 
-    def _finish_natively(self, word: Any) -> None:
-        """OpenRouter calls a failure of its provider `stop`, and has the provider's own word beside it."""
+    def _finish_natively(self, choice: dict[str, Any]) -> None:
+        """What stands beside a finish reason. vLLM says there what stopped the answer; OpenRouter calls a failure of
+        its provider `stop`, and has the provider's own word beside it."""
+        if self._matched_stop is None and choice.get("stop_reason") is not None:
+            self._matched_stop = choice["stop_reason"]
+        word = choice.get("native_finish_reason")
         if isinstance(word, str) and failure.finish(word).group == "failed":
             self._fail(word)
 
@@ -566,7 +641,7 @@ class Turn:
         if self.finish_reason is None:
             if held:
                 raise TruncatedError(f"expected a finish reason for {held} tool calls, got [DONE] without one")
-            if self._others_said:
+            if self._passed_said:
                 raise TruncatedError(f"expected a finish reason for choice {self._choice_read}, got other choices")
             if not self.shown:
                 raise TruncatedError("expected an answer or a finish reason, got [DONE] without either")

@@ -9,10 +9,9 @@ this process, where nothing goes out until the wait is over.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -22,11 +21,13 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
+from contextlib import closing
+from typing import Any
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from .. import Cancel, Client, RateLimitError, RequestError, Retry, StatusError
+from .. import Cancel, Client, OutputError, RateLimitError, RequestError, Retry, StatusError, json_schema
 from .pace import Pace
 from .sender import Request, Row, Sender
 
@@ -40,6 +41,7 @@ def batch(
     executor: Executor | None = None,
     concurrency: int = 16,
     rate: float | None = None,
+    type: Any = None,
 ) -> Generator[Row, None, None]:
     """Sends requests through an executor and yields what comes of each, in the order in which they end.
 
@@ -59,12 +61,14 @@ def batch(
         concurrency: requests that are with the executor at a time. What goes beyond its workers waits inside of it,
             where a rate limit does not reach.
         rate: requests per second that go out at most.
+        type: what each answer is to be a value of, as for `Client.parse`; asked for with `response_format`, unless a
+            request has one of its own. An answer of another shape is a row with an `OutputError`.
 
     Yields:
         A `Row` per request.
 
     Raises:
-        RequestError: `concurrency` or `rate` is not above 0.
+        RequestError: `client` is none, `concurrency` or `rate` is not above 0, or no schema can express the type.
         RuntimeError, CancelledError: the executor is broken, or was shut down; what has no row is to be asked again.
 
     What `requests` raises comes after the rows of all that it gave before.
@@ -74,9 +78,37 @@ def batch(
     counts as one of `Retry.attempts` when no other was answered since it went out, otherwise as an eighth of one:
     a server that answers something is worth more patience than one that answers nothing.
     """
+    if not isinstance(client, Client):
+        raise RequestError(f"expected a svir.Client, got {client.__class__.__name__}: {str(client)[:80]}")
     if concurrency < 1 or (rate is not None and not rate > 0):
         raise RequestError(f"expected a concurrency and a rate above 0, got {concurrency} and {rate}")
-    return _rows(client, requests, executor, Pace(concurrency, rate))
+    if type is None:
+        return _rows(client, requests, executor, Pace(concurrency, rate))
+    format = json_schema(type)
+    return _values(_rows(client, _formatted(requests, format), executor, Pace(concurrency, rate)), type)
+
+
+def _formatted(requests: Iterable[Request], format: Mapping[str, Any]) -> Iterator[Request]:
+    """Requests that ask for a form of answer, but for those that ask for one of their own, or for nothing."""
+    for request in requests:
+        if not isinstance(request, Mapping) or "role" in request:
+            yield {"body": {"messages": request, "response_format": format}}
+        elif isinstance(body := request.get("body"), Mapping) and body.get("response_format") is None:
+            yield {**request, "body": {**body, "response_format": format}}
+        else:
+            yield request
+
+
+def _values(rows: Generator[Row, None, None], type: Any) -> Generator[Row, None, None]:
+    with closing(rows):
+        for row in rows:
+            if row.completion is None:
+                yield row
+                continue
+            try:
+                yield replace(row, value=row.completion.parse(type))
+            except OutputError as error:
+                yield replace(row, error=error)
 
 
 def _rows(
@@ -96,9 +128,7 @@ def _rows(
 
 def _without_patience(client: Client) -> Client:
     """The same client, connections included, that raises at once when a server asks for a wait."""
-    other = copy.copy(client)
-    other.retry = replace(client.retry, max_retry_after=0.0)
-    return other
+    return client.replace(retry=replace(client.retry, max_retry_after=0.0))
 
 
 class _Job:

@@ -22,13 +22,15 @@ class Row(Struct, frozen=True, kw_only=True):
     Args:
         custom_id: the request's.
         completion: the whole answer, `None` when there is none.
-        error: why there is none: a `SvirError`, which carries the answer so far, or what the executor or the request
-            raised. It may be raised.
+        value: the answer as a value of the type that was asked for.
+        error: why there is no answer, or no value: a `SvirError`, which carries the answer so far, or what the executor
+            or the request raised. It may be raised.
         request_id: the server's name for the request, "" when it gave none or the answer was no stream.
     """
 
     custom_id: str
     completion: Completion | None = None
+    value: Any = None
     error: Exception | None = None
     request_id: str = ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 
 import msgspec
@@ -135,8 +135,8 @@ def inside(folder: Path | None, name: Any, /) -> Path:
         raise RequestError(f"an input from a pipe has no folder in which to find {name!r:.200}")
     if not isinstance(name, str) or not name or "\0" in name:
         raise RequestError(f"expected the relative path of a file, got {name!r:.80}")
-    path = Path(name)
-    if path.is_absolute() or ".." in path.parts:
+    path, in_windows = Path(name), PureWindowsPath(name)  # the input may have been made elsewhere
+    if path.anchor or in_windows.is_absolute() or ".." in (*path.parts, *in_windows.parts):
         raise RequestError(f"expected a path below the input's folder, got {name!r:.200}")
     try:
         real = (folder / path).resolve()

@@ -6,7 +6,6 @@ by which a later run knows what is done: a `custom_id` may be missing, or used t
 
 from __future__ import annotations
 
-import fcntl
 import os
 import zlib
 from pathlib import Path
@@ -103,7 +102,7 @@ class Results:
             raise SourceError(f"cannot write {self._path}: {error.strerror}") from error
 
     def _opened(self, resume: bool) -> int:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)  # Windows would change line ends
         try:
             return os.open(self._path, flags if resume else flags | os.O_EXCL, 0o666)
         except FileExistsError as error:
@@ -113,7 +112,7 @@ class Results:
 
     def _lock(self) -> None:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._file)
         except OSError as error:
             raise RequestError(f"another run is writing {self._path}") from error
 
@@ -137,6 +136,28 @@ class Results:
             raise RequestError(f"expected a result at line {number} of {self._path}, got {error}") from error
         self.count += 1
         self.errors += written.is_error
+
+
+try:
+    import fcntl
+except ImportError:
+    import msvcrt
+
+    _BEYOND = 2**40
+    """Where no result will ever stand: Windows lets nobody read the bytes that are locked."""
+
+    def _lock(file: int) -> None:
+        place = os.lseek(file, 0, os.SEEK_CUR)
+        os.lseek(file, _BEYOND, os.SEEK_SET)
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+        finally:
+            os.lseek(file, place, os.SEEK_SET)
+
+else:
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _checksum(custom_id: str | None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable
 from typing import Any, Unpack
@@ -131,8 +130,7 @@ class Prober:
     def __init__(
         self, client: Client, model: str | None, *, timeout: Timeout, max_tokens: int, clock: Callable[[], float]
     ) -> None:
-        self.client: Client = copy.copy(client)
-        self.client.timeout, self.client.retry, self.client.strict = timeout, Retry(attempts=1), False
+        self.client: Client = client.replace(timeout=timeout, retry=Retry(attempts=1), strict=False)
         self.model = model
         self.max_tokens = max_tokens
         self.context: int | None = None
@@ -171,8 +169,7 @@ class Prober:
 
     def _ask(self, messages: Any, strict: bool, extra: dict[str, Any] | None, options: Options) -> Outcome:
         observer = _Observer(self._clock)
-        client = copy.copy(self.client)
-        client.strict = strict
+        client = self.client.replace(strict=strict)
         limit: Any = {self._limit_name: self.max_tokens}
         error: SvirError | None = None
         try:

@@ -46,12 +46,6 @@ class Body:
         for segment in self._segments:
             self.length += segment.length - len(_HOLE)
 
-    def close(self) -> None:
-        """Lets go of the bytes and closes the sources: the request will not be sent again."""
-        self._texts = ()
-        self._segments = []
-        self._sources.close()
-
     def _written(self, value: Any) -> Any:
         if not isinstance(value, Leaf):
             return as_builtin(value)
@@ -73,10 +67,7 @@ class Body:
 
         Raises:
             SourceError: a source changed; not a byte over `length` was handed on, and not all of them.
-            RequestError: the body was closed.
         """
-        if not self._texts:
-            raise RequestError("expected an open body, got one that was closed")
         if not self._segments and self.length <= _MOST:
             return iter(self._texts)
         return self._blocks()

@@ -6,21 +6,35 @@ WHATWG MIME Sniffing standard; RFC 9559 and RFC 8794 (Matroska, WebM); RFC 5334 
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from pathlib import Path, PurePath
+from typing import IO, Any, ClassVar, Literal, Protocol, get_args
 
 from ..errors import RequestError, SourceError
 from .body import Leaf, Segment
-from .sources import Readable, Source, Sources, accepted
+from .sources import Readable, Source, Sources, accepted, own_name
+
+logger: logging.Logger = logging.getLogger("svir")
 
 ImageDetail = Literal["low", "high", "auto"]
 Form = Literal["audio_url", "input_audio"]
 
 _MEDIA_TYPE = r"(?a)[\w!#$&^.+-]+/[\w!#$&^.+-]+(;[\w!#$&^.+-]+=[\w!#$&^.+-]+)*"
+
+
+class Picture(Protocol):
+    """What tells a `PIL.Image.Image` from other sources."""
+
+    @property
+    def mode(self) -> str: ...
+    @property
+    def size(self) -> tuple[int, int]: ...
+    def getexif(self) -> Any: ...
 
 
 class Medium(Leaf):
@@ -44,11 +58,14 @@ class Medium(Leaf):
     family: ClassVar[str]
     """What its media types begin with."""
 
-    def __init__(self, source: Readable | str, /, *, type: str | None = None) -> None:
+    kind: ClassVar[str]
+    """What its bytes are called in messages."""
+
+    def __init__(self, source: Readable | Picture | str, /, *, type: str | None = None) -> None:
         name = self.__class__.__name__
         if isinstance(source, str) and source.lower().startswith(("http://", "https://", "data:")):
             self.text = source
-        else:
+        elif not (self.family == "image" and _is_picture(source)):
             accepted(source, f"{name}, or a URL" if isinstance(source, str) else name)
         if type is not None and not (isinstance(type, str) and re.fullmatch(_MEDIA_TYPE, type)):
             raise RequestError(f"expected a media type such as {self.family}/x for {name}, got {type!r}")
@@ -67,49 +84,109 @@ class Medium(Leaf):
         """
         if isinstance(self.source, str):
             return [self.source]
-        return [f"data:{self.type_in(sources)};base64,", Base64(sources, sources.open(self.source))]
+        return [f"data:{self.type_in(sources)};base64,", Base64(sources, self._opened(sources))]
 
     def type_in(self, sources: Sources, /) -> str:
         """The media type of a source that is no URL."""
-        assert not isinstance(self.source, str)
-        source = sources.open(self.source)
+        source = self._opened(sources)
         head = sources.head(source)
         if not head:
-            raise SourceError(f"expected {self.family} bytes, got none: {source.name} is empty")
+            raise SourceError(f"expected {self.kind} bytes, got none: {source.name} is empty")
         if self.type is not None:
             return self.type
         type = media_type(head, self.family)
         if type is None or not type.startswith(f"{self.family}/"):
             got = f"{type or 'no known type'} in {source.name}"
-            raise SourceError(f"expected {self.family} bytes, got {got} (type=... sends it all the same)")
+            raise SourceError(f"expected {self.kind} bytes, got {got} (type=... sends it all the same)")
         return type
+
+    def _opened(self, sources: Sources) -> Source:
+        source: Any = self.source
+        return sources.open(source)
 
 
 class Image(Medium):
     """A picture: JPEG, PNG, GIF, WebP, BMP, TIFF, HEIC or AVIF; others with `type`.
 
+    Every byte goes as it is, unless `fit` makes the picture ready for a model: turned upright, scaled down, as a JPEG,
+    or a PNG where something of it is transparent, without metadata. The photos of a request are made ready one after
+    the other, before any of it is sent, and kept in a temporary file until then. (`pip install svir[photos]`)
+
     Args:
         source: a `pathlib.Path`, a binary handle, bytes, or an http(s) or data URL; a plain string is never a path. How
-            each is read: `svir.request.media.Medium`.
+            each is read: `svir.request.media.Medium`. A `PIL.Image.Image` is always sent as with `fit`.
         type: the media type, such as "image/jpeg"; by default the first bytes tell it.
         detail: "low", "high" or "auto", how closely the model looks (OpenAI); sent by `user`, left out by default.
+        fit: pixels of its longer side at most, from 1; 1568 is about as much as most models look at. Pillow has to read
+            the format, which may be any: of HEIC, TIFF and BMP every server can then make something.
 
     Raises:
-        RequestError: the source, the type or the detail is none of these. A file that is missing or no picture is a
-            `SourceError` of the call that sends it.
+        RequestError: the source, the type, the detail or `fit` is none of these. A file that is missing, broken or no
+            picture is a `SourceError` of the call that sends it, and Pillow that is not installed a `RequestError`.
 
     Source: OpenAI's API reference (`image_url`); WHATWG MIME Sniffing (types).
     """
 
-    family = "image"
+    family = kind = "image"
 
     def __init__(
-        self, source: Readable | str, /, *, type: str | None = None, detail: ImageDetail | None = None
+        self,
+        source: Readable | Picture | str,
+        /,
+        *,
+        type: str | None = None,
+        detail: ImageDetail | None = None,
+        fit: int | None = None,
     ) -> None:
         super().__init__(source, type=type)
         if detail is not None and detail not in get_args(ImageDetail):
             raise RequestError(f"expected 'low', 'high' or 'auto' as the detail of an Image, got {detail!r}")
+        if fit is not None and (not isinstance(fit, int) or isinstance(fit, bool) or fit < 1):
+            raise RequestError(f"expected a number of pixels from 1 as the fit of an Image, got {fit!r}")
+        self._is_prepared = fit is not None or _is_picture(source)
+        if self._is_prepared and isinstance(source, str):
+            raise RequestError("expected a file or bytes for an Image with fit, got a URL")
+        if self._is_prepared and type is not None:
+            raise RequestError(f"expected no type for an Image that is made a JPEG or PNG, got {type!r}")
         self.detail: ImageDetail | None = detail
+        self.fit: int | None = fit
+
+    def type_in(self, sources: Sources, /) -> str:
+        """As other media; one that few servers take is named in the log."""
+        type = super().type_in(sources)
+        if self.type is None and type not in _COMMON and sources.is_first_mention(self):
+            name = PurePath(self._opened(sources).name).name
+            logger.warning("%s is %s, which few servers take; svir.Image(..., fit=1568) sends a JPEG", name, type)
+        return type
+
+    def _opened(self, sources: Sources) -> Source:
+        if not self._is_prepared:
+            return super()._opened(sources)
+        source: Any = self.source
+        name = str(source) if isinstance(source, Path) else f"<{source.__class__.__name__}>"
+        return sources.prepared(source, self.fit, name, partial(self._prepare, sources))
+
+    def _prepare(self, sources: Sources, into: IO[bytes]) -> None:
+        try:
+            from ..photos import prepare  # and Pillow with it
+        except ImportError as error:
+            raise RequestError("expected Pillow for an Image with fit, got none (pip install svir[photos])") from error
+        source: Any = self.source
+        if _is_picture(source):
+            prepare(source, repr(self), into, fit=self.fit)
+        else:
+            with sources.handle(source) as (name, photo):
+                prepare(photo, name, into, fit=self.fit)
+
+
+# What OpenAI's guide to images lists, and every server takes that takes pictures at all.
+_COMMON = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+
+def _is_picture(source: object) -> bool:
+    """Whether a source is one of Pillow's pictures; whoever has one has loaded Pillow."""
+    pillow: Any = sys.modules.get("PIL.Image")
+    return pillow is not None and isinstance(source, pillow.Image)
 
 
 class Audio(Medium):
@@ -119,8 +196,7 @@ class Audio(Medium):
         source: a `pathlib.Path`, a binary handle, bytes, or an http(s) or data URL; a plain string is never a path. How
             each is read: `svir.request.media.Medium`.
         type: the media type, such as "audio/wav"; by default the first bytes tell it.
-        form: "audio_url", a data URL, as SGLang and vLLM take it, or "input_audio", bare base64 and the name of its
-            format, as OpenAI and llama.cpp do: WAV and MP3 only, and no URL.
+        form: "audio_url" for SGLang and vLLM, or "input_audio" for OpenAI, llama.cpp and vLLM: WAV and MP3, and no URL.
 
     Raises:
         RequestError: the source, the type or the form is none of these, or a URL is to be `input_audio`. A file that is
@@ -129,7 +205,7 @@ class Audio(Medium):
     Source: OpenAI's API reference (`input_audio`); vLLM's guide to multimodal inputs (`audio_url`).
     """
 
-    family = "audio"
+    family = kind = "audio"
 
     def __init__(self, source: Readable | str, /, *, type: str | None = None, form: Form = "audio_url") -> None:
         super().__init__(source, type=type)
@@ -191,7 +267,32 @@ class Video(Medium):
     Source: vLLM's guide to multimodal inputs (`video_url`).
     """
 
-    family = "video"
+    family = kind = "video"
+
+
+class File(Medium):
+    """A document that the model reads as it is: a PDF; others with `type`, where the server takes them.
+
+    Args:
+        source: a `pathlib.Path`, a binary handle or bytes, read as `svir.request.media.Medium` says; no URL.
+        name: what the model is told; by default the name of the file.
+        type: the media type, such as "text/csv"; by default the first bytes tell that it is a PDF.
+
+    Raises:
+        RequestError: the source or the type is none of these, or there is no name. A file that is missing or no PDF is
+            a `SourceError` of the call that sends it.
+
+    Source: OpenAI's API reference (`file`); its guide to PDF files, which has `file_data` as a data URL.
+    """
+
+    family = "application"
+    kind = "PDF"
+
+    def __init__(self, source: Readable, /, *, name: str | None = None, type: str | None = None) -> None:
+        super().__init__(accepted(source, "File"), type=type)
+        self.name: str = own_name(source, "File") if name is None else name
+        if not isinstance(self.name, str) or not self.name:
+            raise RequestError(f"expected a name of at least one character for a File, got {name!r}")
 
 
 class Base64:
@@ -225,6 +326,7 @@ _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
     (b"II*\x00", "image/tiff"),
     (b"MM\x00*", "image/tiff"),
     (b"ID3", "audio/mpeg"),

@@ -10,11 +10,11 @@ import msgspec
 from ..errors import RequestError
 from ..events import Completion, ToolCall
 from .body import as_builtin, encode
-from .media import Audio, AudioFormat, Image, Medium, Video
+from .media import Audio, AudioFormat, File, Image, Medium, Video
 from .textfile import Passage, TextFile
 
 Message: TypeAlias = dict[str, Any]
-Attachment: TypeAlias = Image | Audio | Video | TextFile
+Attachment: TypeAlias = Image | Audio | Video | File | TextFile
 Messages: TypeAlias = str | Mapping[str, Any] | Completion | Sequence[Mapping[str, Any] | Completion]
 
 
@@ -44,49 +44,75 @@ def developer(text: str, /, *, name: str | None = None) -> Message:
     return _message("developer", text, name)
 
 
-def user(text: str, /, *attachments: Attachment, name: str | None = None) -> Message:
-    """A question, with what it is about.
+def user(*parts: str | Attachment, name: str | None = None) -> Message:
+    """A question, with what it is about: texts and attachments in any order.
 
-    Text alone is a plain string, because not every server takes the list form. Text files follow the text inside of
-    it, each after a blank line, wherever they stand among the attachments. With media the content is that one text
-    part, left out when it is empty, then the media in their order.
+    Without media it is a plain string, because not every server takes the list form. With media it is a list in the
+    order given; texts that follow each other are one part, with a blank line between them, and empty ones are left
+    out. A text file joins the text before it, or begins the message where there is none.
 
     Args:
-        text: the question; may be empty.
-        attachments: `Image`, `Audio`, `Video`, `TextFile`, each any number of times.
+        parts: strings, `Image`, `Audio`, `Video`, `File`, `TextFile`, each any number of times.
         name: who speaks, where several users do.
 
     Raises:
-        RequestError: the text is no string, or an attachment is something else.
+        RequestError: there is no part, or one is something else.
 
     Source: OpenAI's API reference, user messages; mlx-lm, which takes no list; what SGLang and vLLM add for audio and
     video.
     """
-    message = _message("user", text, name)
-    files = [attachment for attachment in attachments if isinstance(attachment, TextFile)]
-    media = [attachment for attachment in attachments if not isinstance(attachment, TextFile)]
-    content = Passage(text, files) if files else text
-    if media:
-        head = [{"type": "text", "text": content}] if content else []
-        message["content"] = [*head, *map(_part, media)]
-    else:
-        message["content"] = content
-    return message
+    if len(parts) == 1 and isinstance(parts[0], str):
+        return _message("user", parts[0], name)
+    if not parts:
+        raise RequestError("expected a text or an attachment for svir.user, got none")
+    match _laid_out(parts):
+        case []:
+            return _message("user", "", name)
+        case [list() as texts]:
+            return _message("user", "", name) | {"content": _joined(texts)}
+        case items:
+            return _message("user", "", name) | {"content": list(map(_part, items))}
 
 
-def _part(medium: Any) -> dict[str, Any]:
-    """The content part of a medium. `video_url` and `audio_url`: SGLang, vLLM; `input_audio`: OpenAI, llama.cpp."""
-    if isinstance(medium, Image):
-        detail = {} if medium.detail is None else {"detail": medium.detail}
-        return {"type": "image_url", "image_url": {"url": medium, **detail}}
-    if isinstance(medium, Video):
-        return {"type": "video_url", "video_url": {"url": medium}}
-    if not isinstance(medium, Audio):
-        got = medium.__class__.__name__
-        raise RequestError(f"expected Image, Audio, Video or TextFile as an attachment, got {got}")
-    if medium.form == "audio_url":
-        return {"type": "audio_url", "audio_url": {"url": medium}}
-    return {"type": "input_audio", "input_audio": {"data": medium, "format": AudioFormat(medium)}}
+def _laid_out(parts: Iterable[Any]) -> list[Medium | list[str | TextFile]]:
+    """The media in their order, and between them lists of what is one text each."""
+    laid_out: list[Medium | list[str | TextFile]] = []
+    text: list[str | TextFile] | None = None
+    for part in parts:
+        if isinstance(part, Medium):
+            laid_out.append(part)
+        elif isinstance(part, TextFile):
+            if text is None:
+                laid_out.insert(0, text := [])
+            text.append(part)
+        elif not isinstance(part, str):
+            got = part.__class__.__name__
+            raise RequestError(f"expected strings, Image, Audio, Video, File or TextFile for svir.user, got {got}")
+        elif part:
+            if text is None or laid_out[-1] is not text:
+                laid_out.append(text := [])
+            text.append(part)
+    return laid_out
+
+
+def _joined(texts: list[str | TextFile]) -> str | Passage:
+    passage = Passage(texts)
+    return passage if any(isinstance(piece, TextFile) for piece in texts) else passage.text
+
+
+def _part(item: Medium | list[str | TextFile]) -> dict[str, Any]:
+    """A content part. `video_url` and `audio_url`: SGLang, vLLM; `input_audio`: OpenAI, llama.cpp; `file`: OpenAI."""
+    if isinstance(item, list):
+        return {"type": "text", "text": _joined(item)}
+    if isinstance(item, Image):
+        detail = {} if item.detail is None else {"detail": item.detail}
+        return {"type": "image_url", "image_url": {"url": item, **detail}}
+    if isinstance(item, File):
+        return {"type": "file", "file": {"filename": item.name, "file_data": item}}
+    if isinstance(item, Audio) and item.form == "input_audio":
+        return {"type": "input_audio", "input_audio": {"data": item, "format": AudioFormat(item)}}
+    kind = f"{item.family}_url"
+    return {"type": kind, kind: {"url": item}}
 
 
 def assistant(
@@ -158,7 +184,7 @@ def _as_json(content: Any) -> str:
 def _message(role: str, text: Any, name: str | None) -> Message:
     if not isinstance(text, str):
         got = text.__class__.__name__
-        hint = "; attachments follow the text of svir.user" if isinstance(text, Medium | TextFile) else ""
+        hint = "; attachments go with svir.user" if isinstance(text, Medium | TextFile) else ""
         raise RequestError(f"expected a string as the text of a message, got {got}{hint}")
     message = {"role": role, "content": text}
     if name is not None:

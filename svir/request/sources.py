@@ -14,11 +14,12 @@ import os
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import IO, Any, BinaryIO, Protocol, TypeAlias
 
 from ..errors import RequestError, SourceError, SvirError, words_of
 
@@ -50,6 +51,18 @@ def accepted(source: Any, what: str, /) -> Any:
     raise RequestError(f"expected a pathlib.Path, a binary handle or bytes for {what}, got {got}")
 
 
+def own_name(source: Any, what: str, /) -> str:
+    """The name of the file that a source is.
+
+    Raises:
+        RequestError: it has none.
+    """
+    name = str(source) if isinstance(source, os.PathLike) else getattr(source, "name", None)
+    if not isinstance(name, str) or not name:
+        raise RequestError(f"expected name=... for a {what} from {source.__class__.__name__}, which has none")
+    return Path(name).name
+
+
 _NO_BUFFER = memoryview(b"")
 
 
@@ -63,6 +76,8 @@ class Sources:
         self._closing: ExitStack | None = None
         self._open: dict[object, tuple[object, Source]] = {}
         self._buffer = _NO_BUFFER
+        self._spool: IO[bytes] | None = None
+        self._told: dict[int, object] = {}
 
     def __enter__(self) -> Sources:
         return self
@@ -72,7 +87,9 @@ class Sources:
 
     def close(self) -> None:
         self._open.clear()
+        self._told.clear()
         self._buffer = _NO_BUFFER  # a stream may live on for minutes
+        self._spool = None
         if self._closing is not None:
             self._closing.close()
 
@@ -80,19 +97,64 @@ class Sources:
         """The source, opened at its first mention.
 
         Raises:
-            SourceError: it is missing, unreadable, no regular file, closed, or in text mode.
+            SourceError: it is missing, unreadable, no regular file, closed, in text mode, or stands at its end.
         """
-        key = source if isinstance(source, Path) else id(source)
-        if not self._buffer:
-            self._buffer = memoryview(bytearray(BLOCK + 1))
+        key = _key(source)
         if key not in self._open:
-            self._closing = self._closing or ExitStack()
-            self._open[key] = (source, _opened(source, self._closing))
+            opened = _opened(source, self._closed_later())
+            if opened.start and not opened.size:
+                got = f"none: {opened.name} stands at its end: seek(0)"
+                raise SourceError(f"expected bytes to read, got {got}")
+            self._open[key] = (source, opened)
         return self._open[key][1]
+
+    def prepared(self, source: object, variant: object, name: str, write: Callable[[IO[bytes]], object], /) -> Source:
+        """What is prepared from a source, once for each variant, and kept while the request may be sent.
+
+        All of it goes into one temporary file, which has no name and only its owner can read.
+
+        Args:
+            name: what it is called in messages.
+            write: writes it.
+        """
+        key = (_key(source), variant)
+        if key not in self._open:
+            if self._spool is None:
+                self._spool = self._closed_later().enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            spool = self._spool
+            start = spool.seek(0, io.SEEK_END)
+            write(spool)
+            spool.flush()
+            size = spool.seek(0, io.SEEK_END) - start
+            self._open[key] = (source, Spooled(name, spool.fileno(), start, size))
+        return self._open[key][1]
+
+    @contextmanager
+    def handle(self, source: Readable, /) -> Iterator[tuple[str, BinaryIO]]:
+        """The name of a source and a handle on it, which has a position of its own; a file is not held open after it.
+
+        Raises:
+            SourceError: as `open`, and as the handle is read.
+        """
+        with Sources() if isinstance(source, os.PathLike) else nullcontext(self) as sources:
+            opened = sources.open(source)
+            with opened.reading() as read:
+                yield opened.name, io.BufferedReader(_Reading(read, opened.size), _SPOOL_BLOCK)
+
+    def is_first_mention(self, about: object, /) -> bool:
+        """Whether something is asked about for the first time: a request is written anew for each try."""
+        is_first = id(about) not in self._told
+        self._told[id(about)] = about
+        return is_first
+
+    def _closed_later(self) -> ExitStack:
+        if self._closing is None:
+            self._closing = ExitStack()
+        return self._closing
 
     def head(self, source: Source, /) -> bytes:
         """The first `HEAD` bytes, or as many as there are."""
-        part = self._buffer[: min(HEAD, source.size)]
+        part = self._room()[: min(HEAD, source.size)]
         with source.reading() as read:
             return bytes(part[: _fill(read, part, 0)])
 
@@ -103,15 +165,25 @@ class Sources:
             SourceError: it has fewer or more bytes than when it was opened, or was written to. The last block is then
                 not handed on, so that a half-sent medium never passes as a whole one.
         """
+        room = self._room()
         with source.reading() as read:
             for offset in range(0, source.size or 1, BLOCK):
                 expected = min(BLOCK, source.size - offset)
                 is_last = offset + expected == source.size
-                part = self._buffer[: expected + is_last]
+                part = room[: expected + is_last]
                 got = _fill(read, part, offset)
                 if got != expected:
                     raise changed(source, "more" if got > expected else str(offset + got))
                 yield part[:expected]
+
+    def _room(self) -> memoryview:
+        if not self._buffer:
+            self._buffer = memoryview(bytearray(BLOCK + 1))
+        return self._buffer
+
+
+def _key(source: object) -> object:
+    return source if isinstance(source, Path) else id(source)
 
 
 def _opened(source: Readable, closing: ExitStack) -> Source:
@@ -138,10 +210,12 @@ class Source(Protocol):
 
     Args:
         name: what it is called in messages.
+        start: bytes that stand before it, because a handle was read or written before.
         size: bytes, counted when it was opened.
     """
 
     name: str
+    start: int
     size: int
 
     def reading(self) -> AbstractContextManager[Read]:
@@ -156,6 +230,8 @@ def changed(source: Source, got: str, /) -> SourceError:
 
 class Memory:
     """Bytes in memory, or mapped: never copied, and not resizable meanwhile."""
+
+    start = 0
 
     def __init__(self, data: Buffer, closing: ExitStack) -> None:
         self.name: str = f"<{data.__class__.__name__}>"
@@ -175,6 +251,48 @@ class Memory:
         return len(part)
 
 
+class Spooled:
+    """A part of the temporary file of a request."""
+
+    def __init__(self, name: str, descriptor: int, start: int, size: int) -> None:
+        self.name = name
+        self.start = 0
+        self.size = size
+        self._descriptor = descriptor
+        self._place = start
+
+    def reading(self) -> AbstractContextManager[Read]:
+        return nullcontext(self._read)
+
+    def _read(self, buffer: memoryview, offset: int) -> int:
+        left = max(0, self.size - offset)
+        return _read_at(self._descriptor, buffer[:left], self._place + offset)
+
+
+class _Reading(io.RawIOBase):
+    """A pass over a source as a handle."""
+
+    def __init__(self, read: Read, size: int) -> None:
+        self._read = read
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def readinto(self, buffer: Any, /) -> int:
+        got = self._read(memoryview(buffer), self._position)
+        self._position += got
+        return got
+
+
 class RegularFile:
     """A regular file, read by position from a descriptor of its own, so that it serves several places at once.
 
@@ -191,7 +309,7 @@ class RegularFile:
         self, name: str, descriptor: int, closing: ExitStack, *, start: int = 0, reopen: Callable[[], int] | None = None
     ) -> None:
         self.name = name
-        self._start = start
+        self.start = start
         self._state = _state(descriptor)
         self.size: int = self._size(self._state)
         self._reopen = reopen if _is_crowded(descriptor) else None
@@ -202,7 +320,7 @@ class RegularFile:
             os.close(descriptor)
 
     def _size(self, state: tuple[int, ...]) -> int:
-        return max(0, state[0] - self._start)
+        return max(0, state[0] - self.start)
 
     @contextmanager
     def reading(self) -> Iterator[Read]:
@@ -216,7 +334,7 @@ class RegularFile:
 
     def _read(self, descriptor: int, buffer: memoryview, offset: int) -> int:
         try:
-            got = os.preadv(descriptor, [buffer], self._start + offset)
+            got = _read_at(descriptor, buffer, self.start + offset)
         except OSError as error:
             raise SourceError(f"expected to read {self.name}, got {words_of(error)} at byte {offset}") from error
         if got < len(buffer):
@@ -243,8 +361,7 @@ def _file_at(path: Path, closing: ExitStack, /) -> RegularFile:
 def _descriptor_of(path: Path) -> int:
     try:
         _check_kind(os.stat(path), path)  # before it is opened: opening a device may do something
-        # O_NONBLOCK: if a FIFO took its place since, opening would wait for its writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, _FLAGS)
     except ValueError as error:
         raise SourceError(f"expected a readable file, got a path that is none: {str(path)!r}") from error
     except OSError as error:
@@ -283,14 +400,6 @@ def _is_crowded(descriptor: int) -> bool:
     return descriptor >= _descriptors() // 2
 
 
-def _descriptors() -> int:
-    """How many descriptors this process may have."""
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
-
-
 def _file_behind(handle: Any, name: str, closing: ExitStack, /) -> RegularFile | None:
     """The regular file that a handle reads as it is, from where it stands on; `None` for any other handle.
 
@@ -300,8 +409,9 @@ def _file_behind(handle: Any, name: str, closing: ExitStack, /) -> RegularFile |
         raw = _raw(handle)
         if raw is None or not raw.readable() or not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
             return None
-        handle.flush()
-        start = handle.tell()
+        with _SEEKING:  # another thread may be sending it
+            handle.flush()
+            start = handle.tell()
         descriptor = os.dup(raw.fileno())
     except (OSError, ValueError):  # closed, or detached: whoever reads it will say so
         return None
@@ -326,8 +436,8 @@ class Handle:
             if isinstance(handle.read(0), str):
                 raise SourceError(f"expected a binary handle, got one in text mode: {self.name}")
             self._handle = handle if _can_seek(handle) else self._spool(handle, closing)
-            self._start = self._handle.tell()
-            self.size: int = max(0, self._end() - self._start)
+            self.start = self._handle.tell()
+            self.size: int = max(0, self._end() - self.start)
         closing.callback(self._put_back)
 
     @contextmanager
@@ -345,12 +455,12 @@ class Handle:
             self._handle.seek(0, io.SEEK_END)
             return int(self._handle.tell())
         finally:
-            self._handle.seek(self._start)
+            self._handle.seek(self.start)
 
     def _put_back(self) -> None:
         # The call is over: a handle that cannot be put back, because it was closed, harms nobody.
         with suppress(Exception):
-            self._handle.seek(self._start)
+            self._handle.seek(self.start)
 
     def _spool(self, handle: Any, closing: ExitStack) -> Any:
         spool = closing.enter_context(tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY))  # noqa: SIM115
@@ -364,7 +474,7 @@ class Handle:
 
     def _read(self, buffer: memoryview, offset: int) -> int:
         with self._faults(f"to read on at byte {offset}"):
-            self._handle.seek(self._start + offset)
+            self._handle.seek(self.start + offset)
             if hasattr(self._handle, "readinto"):
                 return int(self._ready(self._handle.readinto(buffer)))
             data = self._ready(self._handle.read(len(buffer)))
@@ -386,3 +496,42 @@ def _name_of(handle: object, /) -> str:
     """What a handle is called in messages: the path that it was opened with, if it has one."""
     name = getattr(handle, "name", None)
     return name if isinstance(name, str) and name else f"<{handle.__class__.__name__}>"
+
+
+# What not every platform has, each with its counterpart
+
+# O_NONBLOCK: if a FIFO took the place of a file since it was looked at, opening it would wait for its writer; where
+# there is none there are no FIFOs among files. O_BINARY: Windows would change line ends. Python itself keeps
+# descriptors from child processes.
+_FLAGS: int = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+_SEEKING = threading.Lock()
+
+
+def _seek_and_read(descriptor: int, buffer: memoryview, offset: int) -> int:
+    """As `preadv`, but one thread at a time: a duplicate shares its position with the handle it was made from."""
+    with _SEEKING:
+        stood = os.lseek(descriptor, 0, os.SEEK_CUR)
+        try:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            return io.FileIO(descriptor, closefd=False).readinto(buffer) or 0
+        finally:
+            os.lseek(descriptor, stood, os.SEEK_SET)
+
+
+def _preadv(descriptor: int, buffer: memoryview, offset: int) -> int:
+    return os.preadv(descriptor, [buffer], offset)
+
+
+_read_at: Callable[[int, memoryview, int], int] = _preadv if hasattr(os, "preadv") else _seek_and_read
+"""Fills a buffer with what stands at an offset of a file; returns how many bytes, 0 only at its end."""
+
+
+def _descriptors() -> int:
+    """How many descriptors this process may have."""
+    try:
+        import resource
+    except ImportError:
+        return 8192  # Windows: the most that its C runtime opens
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft

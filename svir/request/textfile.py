@@ -5,12 +5,11 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from ..errors import RequestError, SourceError
 from .body import Leaf, Segment, escaped
-from .sources import Readable, Source, Sources, accepted, changed
+from .sources import Readable, Source, Sources, accepted, changed, own_name
 
 # What a byte costs beyond itself: nothing, one byte (a letter for it), or five (a number).
 _SHORT, _LONG = 1, 2
@@ -41,7 +40,7 @@ class TextFile(Leaf):
 
     def __init__(self, source: Readable, /, *, name: str | None = None) -> None:
         self.source: Readable = accepted(source, "TextFile")
-        self.name: str = _checked_name(_own_name(source) if name is None else name)
+        self.name: str = _checked_name(own_name(source, "TextFile") if name is None else name)
 
     def __repr__(self) -> str:
         return f"TextFile({self.name!r})"
@@ -58,23 +57,25 @@ class TextFile(Leaf):
 
 
 class Passage(Leaf):
-    """A text with text files behind it, a blank line before each."""
+    """Texts and text files as one text, a blank line between two."""
 
-    def __init__(self, text: str, files: Iterable[TextFile], /) -> None:
-        self.text = text
-        self.files: tuple[TextFile, ...] = tuple(files)
+    def __init__(self, pieces: Iterable[str | TextFile], /) -> None:
+        self.pieces: tuple[str | TextFile, ...] = tuple(pieces)
+        self.text = "\n\n".join(piece for piece in self.pieces if isinstance(piece, str))
 
     def __repr__(self) -> str:
-        return f"Passage({len(self.text)} characters, {', '.join(map(repr, self.files))})"
+        files = (repr(piece) for piece in self.pieces if isinstance(piece, TextFile))
+        return f"Passage({len(self.text)} characters, {', '.join(files)})"
 
     def parts(self, sources: Sources, /) -> Iterable[str | Segment]:
         """The whole text."""
-        if self.text:
-            yield self.text
-        for n, file in enumerate(self.files):
-            if n or self.text:
+        for n, piece in enumerate(self.pieces):
+            if n:
                 yield "\n\n"
-            yield from file.parts(sources)
+            if isinstance(piece, str):
+                yield piece
+            else:
+                yield from piece.parts(sources)
 
 
 def escaped_length(block: bytes, /) -> int:
@@ -131,15 +132,6 @@ class Escaped:
             place = read - held_back + error.start
             got = f"0x{error.object[error.start]:02x} at byte {place} of {self._source.name}"
             raise SourceError(f"expected UTF-8, got {got}: {error.reason}") from error
-
-
-def _own_name(source: Any) -> str:
-    if isinstance(source, Path):
-        return source.name
-    name = getattr(source, "name", None)
-    if not isinstance(name, str) or not name:
-        raise RequestError(f"expected name=... for a TextFile from {source.__class__.__name__}, which has none")
-    return Path(name).name
 
 
 def _checked_name(name: Any) -> str:

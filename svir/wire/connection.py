@@ -20,20 +20,22 @@ from __future__ import annotations
 
 import errno
 import http.client
+import math
 import os
 import select
 import socket
 import ssl
 import struct
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 from urllib3.util.wait import wait_for_socket, wait_for_write
 
-from ..errors import ConnectError, ProtocolError, SvirError, TruncatedError, clip, words_of
+from ..errors import ConnectError, ProtocolError, SvirError, TimedOut, TruncatedError, clip, words_of
 from ..settings import Limits
 from .deadline import Deadline
 from .response import Head
@@ -75,6 +77,33 @@ _PLAIN_PORT = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG",
 """OpenSSL's words for a server that answers a handshake in plain text."""
 
 
+_SILENT = (errno.ETIMEDOUT, errno.EHOSTUNREACH)
+"""What is known of an address that does not answer, by then after seconds."""
+_MEMORY = 60.0
+"""Seconds until such an address is as good as any other again."""
+
+
+class Silent:
+    """Addresses that did not answer, for a minute: of several of one host they are tried last, so that only the first
+    connection waits for them.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: dict[Any, float] = {}
+
+    def add(self, address: Any, /) -> None:
+        self._since[address] = self._clock()
+
+    def last(self, found: Iterable[Any], /) -> list[Any]:
+        """What `getaddrinfo` found, in its order, the silent ones behind the others."""
+        long_ago = self._clock() - _MEMORY
+        return sorted(found, key=lambda info: self._since.get(info[4], -math.inf) > long_ago)
+
+
 class Refusal(NamedTuple):
     """What a proxy answered to CONNECT, in place of 200."""
 
@@ -89,9 +118,13 @@ class Connection(HTTPConnection):
         deadline: that of the call which uses the connection.
         reused: whether it was kept from an earlier call.
         answered: whether a byte of the answer came.
+        silent: the addresses that did not answer lately.
+        way: what messages add where a proxy is on the way.
     """
 
     deadline: Deadline
+    silent: Silent = Silent(time.monotonic)
+    way: str = ""
     reused: bool = False
     answered: bool = False
     _standing = False
@@ -128,10 +161,15 @@ class Connection(HTTPConnection):
             failure = error
         except _FAULTS as error:
             failure = self._unconnected(error, place)
+        except BaseException:
+            self.close()
+            raise
         else:
             self._standing = True
             return
         self.close()
+        if isinstance(failure, ConnectError | TimedOut):
+            failure.args = (f"{failure}{self.way}",)
         raise failure
 
     def _unconnected(self, error: Exception, place: str) -> SvirError:
@@ -161,13 +199,15 @@ class Connection(HTTPConnection):
             raise ConnectError(f"no address for {self.host}: {words_of(error)}") from error
         deadline.enter("connect", deadline.timeout.connect)
         failure: OSError | None = None
-        for place, (family, kind, protocol, _, address) in enumerate(found):
+        for place, (family, kind, protocol, _, address) in enumerate(self.silent.last(found)):
             try:
                 sock = _connected(socket.socket(family, kind, protocol), address, deadline, len(found) - place)
             except SvirError:
                 raise
             except OSError as error:
                 failure = error
+                if error.errno in _SILENT:
+                    self.silent.add(address)
             else:
                 self._ear = _ear(sock)
                 return sock
@@ -237,7 +277,9 @@ class Connection(HTTPConnection):
         head, self._unsent = self._unsent, b""
         if head and len(head) + len(block) <= _AT_ONCE:
             return bool(self._sent(head + block))
-        return bool((not head or self._sent(head)) and self._sent(block))
+        if head and not self._sent(head):
+            return False
+        return not self._heard() and bool(self._sent(block))
 
     def _sent(self: Any, data: bytes) -> bool:
         try:
@@ -374,7 +416,7 @@ class Connection(HTTPConnection):
         if _is_timeout(error):
             return self.deadline.expired()
         said = words_of(error)
-        failure: SvirError = ConnectError(f"no answer: {said}")
+        failure: SvirError = ConnectError(f"no answer: {said}{self.way}")
         if self._in_body:
             failure = TruncatedError(f"the answer broke off: {said}")
         failure.__cause__ = error
@@ -395,7 +437,7 @@ class Connection(HTTPConnection):
             block = self.receive()
             if not block:
                 after = f" after {size} bytes" if size or head.began else ""
-                raise ConnectError(f"the server ended the connection without an answer{after}")
+                raise ConnectError(f"the server ended the connection without an answer{after}{self.way}")
             self.answered = True
             size += len(block)
             head.feed(block)

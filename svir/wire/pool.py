@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,23 +22,29 @@ from urllib3.util.ssl_ import create_urllib3_context
 from ..errors import SvirError
 from ..settings import Limits
 from .address import Address
-from .connection import Connection, TLSConnection
+from .connection import Connection, Silent, TLSConnection
 from .deadline import Deadline, forks
 from .headers import conceal, secrets
 from .response import Response
 
 
 class Pool:
-    """The connections to one server; it can be pickled, without them.
+    """The connections to one server, which several clients may share; it can be pickled, without them.
 
     Args:
         address: where it is.
         max_connections: connections kept for reuse.
         ssl_context: for https; the default verifies certificates and names.
+        clock: monotonic seconds.
     """
 
     def __init__(
-        self, address: Address, *, max_connections: int = 64, ssl_context: ssl.SSLContext | None = None
+        self,
+        address: Address,
+        *,
+        max_connections: int = 64,
+        ssl_context: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = address
         self.max_connections = max_connections
@@ -53,6 +60,9 @@ class Pool:
         self._forwarded = proxy.headers if proxy is not None and self._forwards else {}
         self._tls = ssl_context or (_verifying() if address.encrypted else None)
         self._idle: list[Connection] = []
+        self._silent = Silent(clock)
+        self._users: set[int] = set()
+        """The clients that share it, by `id`: to hold them would keep them alive."""
         self._forks = forks()
 
     def __reduce__(self) -> Any:
@@ -60,6 +70,16 @@ class Pool:
 
     def __del__(self) -> None:
         if hasattr(self, "_idle"):
+            self.close()
+
+    def join(self, client: object, /) -> None:
+        """A client uses the pool from now on, if it did not already."""
+        self._users.add(id(client))
+
+    def leave(self, client: object, /) -> None:
+        """A client was closed or dropped; the last one takes the idle connections with it."""
+        self._users.discard(id(client))
+        if not self._users:
             self.close()
 
     def connection(self, deadline: Deadline, /) -> Connection:
@@ -80,7 +100,11 @@ class Pool:
     def request(
         self, connection: Connection, method: str, path: str, headers: Mapping[str, str], limits: Limits, /
     ) -> None:
-        """Begins a request on a connection; its head leaves with the first block of its body."""
+        """Begins a request on a connection; its head leaves with the first block of its body.
+
+        Args:
+            path: below the base URL, with its query.
+        """
         url = self.address.url(path)
         target = url if self._forwards else url[len(self._place) :]
         connection.head(method, target, {**self._forwarded, **headers}, limits)
@@ -98,10 +122,11 @@ class Pool:
         else:
             connection.close()
 
-    def conceal(self, error: SvirError, headers: Mapping[str, str], /) -> None:
-        """Takes out of an error what the server was told in confidence with these headers, and the proxy by itself."""
+    def conceal(self, error: SvirError, headers: Mapping[str, str], more: Iterable[str] = (), /) -> None:
+        """Takes out of an error what the server was told in confidence, by these headers and `more` words, and the
+        proxy by itself."""
         proxy = self.address.proxy
-        conceal([*secrets(headers), *(secrets(proxy.headers) if proxy else ())], error)
+        conceal([*secrets(headers), *more, *(secrets(proxy.headers) if proxy else ())], error)
 
     def close(self) -> None:
         """Ends idle connections; those in use end with their answers, or are kept."""
@@ -127,9 +152,13 @@ class Pool:
             options["proxy_config"] = ProxyConfig(self._tls, False, None, None)
             host, port = self._proxy.host or "", self._proxy.port or (443 if self._proxy.scheme == "https" else 80)
         over_tls = self._encrypted or (self._proxy is not None and self._proxy.scheme == "https")
-        if not over_tls:
-            return Connection(host, port, **options)
-        connection = TLSConnection(host, port, ssl_context=self._tls, **options)
+        connection: Connection
+        if over_tls:
+            connection = TLSConnection(host, port, ssl_context=self._tls, **options)
+        else:
+            connection = Connection(host, port, **options)
+        connection.silent = self._silent
+        connection.way = f" (through {self.address.proxy})" if self.address.proxy is not None else ""
         if self._proxy is not None and self._encrypted:
             proxy = self.address.proxy
             headers = proxy.headers if proxy is not None else {}
