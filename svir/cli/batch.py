@@ -99,12 +99,12 @@ def run(arguments: argparse.Namespace, /) -> int:
 def _answer(arguments: argparse.Namespace, client: Client, lines: Lines, results: Results) -> None:
     progress = meter.Meter(arguments.input.stat().st_size)
     with meter.drawn(progress) as draw:
-        run = _Run(lines, results, progress, draw, max_failures=max(8, arguments.concurrency))
-        rows = batch(client, run.requests(), concurrency=arguments.concurrency, rate=arguments.rate)
+        work = _Run(lines, results, progress, draw, max_failures=max(8, arguments.concurrency))
+        rows = batch(client, work.requests(), concurrency=arguments.concurrency, rate=arguments.rate)
         with contextlib.closing(rows):
             for row in rows:
-                run.add(row)
-        run.end()
+                work.add(row)
+        work.end()
 
 
 class _Run:

@@ -159,9 +159,8 @@ class Prober:
     ) -> Outcome:
         """The outcome of one request, which is sent again when the server wants the limit under its newer name."""
         outcome = self._ask(messages, strict, extra, options)
-        if (
-            outcome.is_refused and self._limit_name != _NEWER_LIMIT and _NEWER_LIMIT in outcome.reason
-        ):  # OpenAI's reasoning models
+        # OpenAI's reasoning models.
+        if outcome.is_refused and self._limit_name != _NEWER_LIMIT and _NEWER_LIMIT in outcome.reason:
             self._limit_name = _NEWER_LIMIT
             self._note(f"max_tokens refused, {_NEWER_LIMIT} sent")
             outcome = self._ask(messages, strict, extra, options)
