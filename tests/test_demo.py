@@ -134,10 +134,10 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), [case[1:] for case in CHANGES], ids=[case[0] for case in CHANGES])
+@pytest.mark.parametrize(("change", "verdict"), [case[1:] for case in CHANGES], ids=[case[0] for case in CHANGES])
 def test_photos_that_are_not_those_expected_are_noticed(
     change: Any,
-    said: str,
+    verdict: str,
     report: Report,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -147,30 +147,32 @@ def test_photos_that_are_not_those_expected_are_noticed(
     monkeypatch.setattr(photos, "write", lambda *arguments: change(write(*arguments)))
     demo.send(report, count=3, size=SIZE)
     assert report.failures == ["the photos: not every byte arrived as sent"]
-    assert said in capsys.readouterr().out
+    assert verdict in capsys.readouterr().out
 
 
-SEEN = {"sent": 9, "peak": 2**20, "kept": True}
-GOT = {"as_sent": True, "bytes": 6, "announced": 9, "received": 9, "connections": 1}
+SENT = {"sent": 9, "peak": 2**20, "is_reused": True}
+RECEIVED = {"as_sent": True, "bytes": 6, "announced": 9, "received": 9, "connections": 1}
 FAILURES = [
-    ("a photo is short", SEEN, {**GOT, "bytes": 5}, "not every byte arrived as sent"),
-    ("more was announced", SEEN, {**GOT, "announced": 10}, "bytes sent, announced and received differ"),
-    ("less was received", SEEN, {**GOT, "received": 8}, "bytes sent, announced and received differ"),
-    ("more was sent", {**SEEN, "kept": False}, GOT, "the connection could not be used again"),
-    ("it was sent twice", SEEN, {**GOT, "connections": 2}, "the connection could not be used again"),
-    ("it took memory", {**SEEN, "peak": 8 * 2**20 + 1}, GOT, "sending took more than 8.00 MiB"),
+    ("a photo is short", SENT, {**RECEIVED, "bytes": 5}, "not every byte arrived as sent"),
+    ("more was announced", SENT, {**RECEIVED, "announced": 10}, "bytes sent, announced and received differ"),
+    ("less was received", SENT, {**RECEIVED, "received": 8}, "bytes sent, announced and received differ"),
+    ("more was sent", {**SENT, "is_reused": False}, RECEIVED, "the connection could not be used again"),
+    ("it was sent twice", SENT, {**RECEIVED, "connections": 2}, "the connection could not be used again"),
+    ("it took memory", {**SENT, "peak": 8 * 2**20 + 1}, RECEIVED, "sending took more than 8.00 MiB"),
 ]
 
 
-@pytest.mark.parametrize(("seen", "got", "said"), [case[1:] for case in FAILURES], ids=[case[0] for case in FAILURES])
-def test_each_check_can_fail(report: Report, seen: Any, got: Any, said: str) -> None:
-    compare(report, 6, seen, got)
-    assert report.failures == [f"the photos: {said}"]
+@pytest.mark.parametrize(
+    ("sent", "received", "failure"), [case[1:] for case in FAILURES], ids=[case[0] for case in FAILURES]
+)
+def test_each_check_can_fail(report: Report, sent: Any, received: Any, failure: str) -> None:
+    compare(report, 6, sent, received)
+    assert report.failures == [f"the photos: {failure}"]
 
 
 @pytest.mark.parametrize("peak", [None, 8 * 2**20], ids=["not measured", "at its bound"])
 def test_all_checks_can_hold(report: Report, peak: int | None) -> None:
-    compare(report, 6, {**SEEN, "peak": peak}, GOT)
+    compare(report, 6, {**SENT, "peak": peak}, RECEIVED)
     assert report.failures == []
 
 

@@ -11,11 +11,11 @@ Files, in the order in which to read them:
 exits.py      exit codes, once for all commands
 terminal.py   lines, notes, complaints and tables; when colours are used, and what foreign text must not do
 target.py     which server a command talks to, and with which key
-chat.py       one question, or a conversation: talk.py; page.py writes the answer, gauge.py draws a bar for its waits
+chat.py       one question, or a conversation (conversation.py); page.py writes answers, gauge.py draws progress bars
 models.py     the models of a server
 probe.py      what `svir.probe` finds
-batch.py      a file of requests: batch_input.py reads it, batch_output.py and batch_format.py write the results, and
-              meter.py shows how far it is
+batch.py      a file of requests: batch_input.py reads it, batch_output.py and batch_format.py write the results,
+              meter.py shows the progress
 record.py     answers of a real server into files
 replay.py     what svir makes of such files
 demo.py       what `svir.demo` runs and measures
@@ -41,7 +41,7 @@ _EXAMPLES = """\
 examples:
   svir chat "Why is the sky blue?" --url http://localhost:1234
   svir models --url http://localhost:1234
-  svir COMMAND --help                          says more of each
+  svir COMMAND --help                          explains one command
 """
 
 
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     Raises:
         SystemExit: after `--help` and `--version`, and with 2 when the arguments are wrong.
     """
-    _open_what_is_closed()
+    _replace_closed_outputs()
     _tolerate_narrow_encodings()
     try:
         with _quiet_interrupts():
@@ -74,10 +74,10 @@ def main(argv: list[str] | None = None) -> int:
         return exits.BROKEN_PIPE
     except OSError as error:
         if error.filename is not None:
-            terminal.complain(f"expected a file that can be used, got {error.strerror}: {error.filename}")
+            terminal.complain(f"cannot use {error.filename}: {error.strerror}")
             return exits.USAGE
         _silence_stdout()
-        terminal.complain(f"expected an output that can be written, got {error.strerror}")
+        terminal.complain(f"cannot write the output: {error.strerror}")
         return exits.FAILED
 
 
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def _quiet_interrupts() -> Iterator[None]:
-    """Ctrl-C may come while an object is half made, whose destructor then complains of what it lacks: not aloud."""
+    """Ctrl-C may interrupt the construction of an object, whose destructor then fails: that shows no traceback."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -117,22 +117,22 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _open_what_is_closed() -> None:
-    """An output that whoever started this has closed goes nowhere, and its number to no socket."""
+def _replace_closed_outputs() -> None:
+    """An output that was closed before the start is discarded; its file descriptor must not become a socket's."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as this runs
 
 
 def _tolerate_narrow_encodings() -> None:
-    """A terminal that cannot show a character shows a question mark: no reason to lose the answer."""
+    """A character that the output cannot encode becomes a question mark instead of ending the command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def _silence_stdout() -> None:
-    """Lets the interpreter's last flush go nowhere: it would complain of the broken pipe again."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Discards what the interpreter flushes at its end: it would report the broken pipe again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

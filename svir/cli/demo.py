@@ -1,4 +1,4 @@
-"""`svir demo`: a real model answers, then photos travel under watch; it needs no server and leaves nothing behind."""
+"""`svir demo`: a real model answers, then photos are sent and compared; needs no server, leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ examples:
   svir demo | tee demo.txt
 
 exit codes:
-  0    every check held
-  1    one did not
+  0    every check passed
+  1    a check failed
   130  interrupted (Ctrl-C)
-  141  whoever read the output went away"""
+  141  the output was closed by its reader"""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
     """Declares the command."""
     parser = commands.add_parser(
         "demo",
-        help="see it work, without a server",
+        help="watch svir work, without a server",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -61,9 +61,9 @@ def run(arguments: argparse.Namespace, /) -> int:
 
 
 def answer(report: Report, /) -> None:
-    """A real model's answer, or how to get one."""
+    """A real model's answer, or how to install one."""
     if llama.weights() is None:
-        terminal.say(f"No model is installed. For an answer of a real one: {llama.INSTALL}")
+        terminal.say(f"No model is installed. To see one answer: {llama.INSTALL}")
         return
     terminal.say(f"Starting llama.cpp with {llama.MODEL} ...")
     with report.part("the answer"), child.running("llama") as server:
@@ -71,21 +71,23 @@ def answer(report: Report, /) -> None:
             terminal.say(f"> {_QUESTION}")
             with client.stream(_QUESTION, max_tokens=128, temperature=0) as stream:
                 page.show(stream)
-                said = stream.completion
+                completion = stream.completion
         server.end()
-        _report_answer(report, said)
+        _report_answer(report, completion)
 
 
-def _report_answer(report: Report, said: Completion) -> None:
-    report.check(said.complete and bool(said.text), "the answer: expected a whole one with text")
+def _report_answer(report: Report, completion: Completion) -> None:
+    report.check(completion.complete and bool(completion.text), "the answer: incomplete, or without text")
     report.add("answered by", f"{llama.MODEL} in llama.cpp")
-    report.add("tokens per second", "not measured: too short" if said.speed is None else f"{said.speed:.1f}")
-    first = said.metrics.first_token
-    report.add("time to first token", "none came" if first is None else f"{first:.3f} s")
+    report.add(
+        "tokens per second", "not measured: too short" if completion.speed is None else f"{completion.speed:.1f}"
+    )
+    first = completion.metrics.first_token
+    report.add("time to first token", "no token" if first is None else f"{first:.3f} s")
 
 
 def send(report: Report, /, *, count: int = PHOTOS, size: int = PHOTO_BYTES) -> None:
-    """Photos from disk to another process, and what it says of them."""
+    """Photos from disk to another process, and what it received."""
     with (
         report.part("the photos"),
         child.running("receiver", str(count), str(size)) as receiver,
@@ -94,11 +96,11 @@ def send(report: Report, /, *, count: int = PHOTOS, size: int = PHOTO_BYTES) -> 
         terminal.say(f"\nSending {count} photos of {size:,} bytes in one request ...")
         paths = photos.write(folder, count, size)
         with child.running("sender", receiver.line(), *map(str, paths)) as sender:
-            seen = json.loads(sender.end())
-        terminal.say(seen["text"])
-        got = json.loads(receiver.end())
-        compare(report, count * size, seen, got)
-        report.add("photos", f"{got['photos']} of {size:,} bytes")
-        report.add("bytes sent", f"{got['received']:,}")
-        report.add("peak memory above the start", mebibytes(seen["peak"]))
-        report.add("seconds", f"{seen['seconds']:.2f}")
+            sent = json.loads(sender.end())
+        terminal.say(sent["text"])
+        received = json.loads(receiver.end())
+        compare(report, count * size, sent, received)
+        report.add("photos", f"{received['photos']} of {size:,} bytes")
+        report.add("bytes sent", f"{received['received']:,}")
+        report.add("peak memory above the start", mebibytes(sent["peak"]))
+        report.add("seconds", f"{sent['seconds']:.2f}")

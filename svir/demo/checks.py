@@ -1,4 +1,4 @@
-"""What the demo measured, and the checks that it must pass."""
+"""The measurements of the demo, and the checks that they must pass."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .. import SvirError
 from .child import ChildError
 
 PEAK = 8 * 2**20
-"""Bytes that sending may take at most: less than one photo and its base64 together."""
+"""Bytes of memory that sending may take: less than one photo and its base64 together."""
 
 
 class Report:
-    """What was measured, as rows of the table, and which checks failed."""
+    """The rows of the table, and which checks failed."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, str]] = []
@@ -23,13 +23,13 @@ class Report:
     def add(self, name: str, value: str) -> None:
         self.rows.append((name, value))
 
-    def check(self, held: bool, failure: str) -> None:
-        if not held:
+    def check(self, passed: bool, failure: str) -> None:
+        if not passed:
             self.failures.append(failure)
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """A part whose failure ends it, and not the whole."""
+        """A part of the demo: an error ends this part only."""
         try:
             yield
         except BrokenPipeError:
@@ -38,17 +38,17 @@ class Report:
             self.failures.append(f"{name}: {error}")
 
 
-def compare(report: Report, size: int, seen: dict[str, Any], got: dict[str, Any], /) -> None:
-    """Holds what the sender saw against what the receiver got, and against the `size` of all photos."""
+def compare(report: Report, size: int, sent: dict[str, Any], received: dict[str, Any], /) -> None:
+    """Compares the report of the sender with that of the receiver, and with the `size` of all photos."""
     checks = {
-        "not every byte arrived as sent": got["as_sent"] and got["bytes"] == size,
-        "bytes sent, announced and received differ": seen["sent"] == got["announced"] == got["received"],
-        # What goes beyond the announced length would be taken for the beginning of the next request.
-        "the connection could not be used again": seen["kept"] and got["connections"] == 1,
-        f"sending took more than {mebibytes(PEAK)}": seen["peak"] is None or seen["peak"] <= PEAK,
+        "not every byte arrived as sent": received["as_sent"] and received["bytes"] == size,
+        "bytes sent, announced and received differ": sent["sent"] == received["announced"] == received["received"],
+        # Bytes beyond the announced length would be read as the start of the next request.
+        "the connection could not be used again": sent["is_reused"] and received["connections"] == 1,
+        f"sending took more than {mebibytes(PEAK)}": sent["peak"] is None or sent["peak"] <= PEAK,
     }
-    for failure, held in checks.items():
-        report.check(held, f"the photos: {failure}")
+    for failure, passed in checks.items():
+        report.check(passed, f"the photos: {failure}")
 
 
 def mebibytes(size: int | None, /) -> str:

@@ -1,4 +1,4 @@
-"""Nothing is left behind, however the demo ends."""
+"""Removes what the demo made, however it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that is removed with all it holds, even if a second Ctrl-C comes while it is."""
+    """A folder that is removed with all it holds, even if a second Ctrl-C arrives meanwhile."""
     folder = tempfile.TemporaryDirectory(prefix="svir-demo-")
     try:
         yield Path(folder.name)
@@ -27,7 +27,7 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def exits_on_signals() -> Iterator[None]:
-    """Lets the end of a session or a service pass through the `with` blocks, as Ctrl-C does."""
+    """Turns SIGTERM and SIGHUP into an exception, as Ctrl-C is one, so that the `with` blocks clean up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -26,44 +26,44 @@ from .secrets import Secrets, of_request
 
 _BLOCK = 64 * 2**10
 
-# What the proxy says itself. `identity`, because a compressed recording can neither be read nor searched for keys.
-_OWN = {"host", "expect", "accept-encoding"}
+# Headers that the proxy sets itself. `identity`, because a compressed recording can be neither read nor searched.
+_REPLACED = {"host", "expect", "accept-encoding"}
 
 
 class RecordingProxy(Loopback):
-    """Passes whatever it is asked on to one server, and writes each answer to a file of its own.
+    """Passes every request on to one server, and writes each answer to a file of its own.
 
-    The files are numbered in the order of the requests and named after the path: `001-v1-chat-completions.http`. Those
-    that are there already are left alone and counted on from. An answer passes block by block, as it comes, and is
-    written when it is over: byte for byte, its framing included, with these exceptions.
+    The files are numbered in the order of the requests and named after the path: `001-v1-chat-completions.http`. Files
+    that exist are kept, and the numbers continue after theirs. An answer is passed on block by block as it arrives, and
+    is written at its end: byte for byte, framing included, with these exceptions.
 
-    - `Set-Cookie` is left out.
-    - Stars stand where it repeats a secret of the request: a word of 8 characters or more in a header, or a field of
-      the query, whose name speaks of a key, a token, a cookie, a secret or authorization; in capitals or not, with its
-      slashes escaped as JSON may have them, and even where HTTP's chunks cut it. A compressed body
-      is not searched: the proxy asks for `identity` in the client's place, but not every server cares.
-    - It is only its beginning if the client left before its end; the name then ends in `-left`.
+    - `Set-Cookie` is removed.
+    - Stars replace secrets of the request that the answer repeats: words of 8 characters or more in a header or a field
+      of the query whose name contains key, token, cookie, secret, auth or the like; in any case, with slashes escaped
+      as in JSON or not, and even where HTTP's chunks cut them. A compressed body is not searched: the proxy asks for
+      `identity` in place of the client, but not every server complies.
+    - Only its beginning is written if the client left before its end; the name then ends in `-left`.
 
-    Nothing of a request is written, unless `requests` asks for the bodies, with the same stars.
+    Nothing of a request is written, except for the bodies with `requests`, with the same stars.
 
     Args:
-        upstream: the server, with or without `/v1`, by http or https; no proxy of the environment is used. Each
-            request has a connection of its own. When there is none the client gets a 502, and nothing is written.
-        folder: made if need be.
-        requests: whether to write the body of each request as well, as `001-v1-chat-completions.request.json`.
+        upstream: the server, with or without `/v1`, by http or https; proxies of the environment are not used. Each
+            request has a connection of its own. If that fails, the client gets a 502, and nothing is written.
+        folder: created if it does not exist.
+        requests: whether to write the body of each request too, as `001-v1-chat-completions.request.json`.
         on_record: called with the path of each recording.
-        port: 0 for one that is free.
-        patience: seconds to wait at most for a connection to the server, and for the threads at the end.
-        trust: verifies an https server; by default with the certificates of the system.
+        port: 0 for any free port.
+        patience: seconds to wait for a connection to the server, and for the threads at the end.
+        trust: verifies an https server; by default against the certificates of the system.
 
     Attributes:
-        recordings: the paths of what was written, in the order in which the answers ended.
-        connections: how many were made so far.
-        failures: what failed on this side; the end of the `with` block raises the first.
+        recordings: the paths of the recordings, in the order in which the answers ended.
+        connections: the number of connections so far.
+        failures: errors on the proxy's side; the end of the `with` block raises the first.
 
     Raises:
         ValueError: the URL is not http or https, has no host, or a user, a query or a fragment.
-        OSError: the folder cannot be made, or the port is taken.
+        OSError: the folder cannot be created, or the port is in use.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RecordingProxy(Loopback):
             pass
 
     def _exchange(self, peer: Peer) -> bool:
-        """One request and its answer; whether another may follow."""
+        """Passes one request and its answer on; returns whether another may follow."""
         method, path, version, headers = peer.head()
         stem = f"{next(self._numbers):03}{_as_name(path)}"
         server = self._connected(peer, headers)
@@ -100,22 +100,22 @@ class RecordingProxy(Loopback):
         try:
             with server:
                 head = self._upstream.head(method, path, headers)
-                whole = _pass_request(peer, server, head, headers, body if self._with_requests else None)
+                is_complete = _pass_request(peer, server, head, headers, body if self._with_requests else None)
                 _pass_answer(server, peer, answer)
         except Gone:
             self._write(stem if answer.done else f"{stem}-left", secrets, answer, body)
             raise
         self._write(stem, secrets, answer, body)
-        return whole and answer.keeps and may_go_on(version, headers)
+        return is_complete and answer.keeps and may_go_on(version, headers)
 
     def _connected(self, peer: Peer, headers: HTTPMessage) -> socket.socket:
         try:
             return self._upstream.connect()
         except OSError as error:
-            for _ in peer.blocks(headers):  # unread, it would take the answer down with the connection
+            for _ in peer.blocks(headers):  # an unread request would reset the connection, and the answer with it
                 pass
-            said = f"expected a connection to {self._upstream.shown}, got {error.strerror or error}"
-            peer.send(Answer.json({"error": {"message": said}}, status=502, headers={"Connection": "close"}).wire)
+            message = f"no connection to {self._upstream.shown}: {error.strerror or error}"
+            peer.send(Answer.json({"error": {"message": message}}, status=502, headers={"Connection": "close"}).wire)
             raise Gone from error
 
     def _write(self, stem: str, secrets: Secrets, answer: Extent, body: bytearray) -> None:
@@ -161,14 +161,14 @@ class Upstream:
         return sock
 
     def head(self, method: str, path: str, headers: HTTPMessage) -> bytes:
-        """The head of a request as it goes on."""
-        fields = [(name, value) for name, value in headers.items() if name.lower() not in _OWN]
+        """The head of a request as it is passed on."""
+        fields = [(name, value) for name, value in headers.items() if name.lower() not in _REPLACED]
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._host}", "Accept-Encoding: identity"]
         return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in fields), "", ""]).encode("latin-1")
 
 
 def _pass_request(peer: Peer, server: socket.socket, head: bytes, headers: HTTPMessage, kept: bytearray | None) -> bool:
-    """Whether the server took all of it: it may answer or go before."""
+    """Passes the body on; returns whether the server read all of it: it may answer or close before."""
     is_chunked = headers.get("Transfer-Encoding", "").lower() == "chunked"
     try:
         server.sendall(head)
@@ -183,8 +183,8 @@ def _pass_request(peer: Peer, server: socket.socket, head: bytes, headers: HTTPM
 
 
 def _sent(server: socket.socket, peer: Peer, data: bytes) -> bool:
-    """Sends, unless an answer comes first: a server that refuses a body reads no more of it."""
-    if isinstance(server, ssl.SSLSocket):  # what comes may be TLS's own
+    """Sends, unless an answer arrives first: a server that refuses a body reads no more of it."""
+    if isinstance(server, ssl.SSLSocket):  # what arrives may be a record of TLS itself
         server.sendall(data)
         return True
     poll = _poll(server, select.POLLIN | select.POLLOUT, peer)
@@ -201,11 +201,11 @@ def _sent(server: socket.socket, peer: Peer, data: bytes) -> bool:
 
 
 def _pass_answer(server: socket.socket, peer: Peer, answer: Extent) -> None:
-    """Passes an answer on, to its end or that of the connection."""
+    """Passes an answer on, until it or the connection ends."""
     poll = _poll(server, select.POLLIN, peer)
     while not answer.done:
-        is_there = isinstance(server, ssl.SSLSocket) and server.pending()
-        if not is_there and peer.sock.fileno() in dict(poll.poll()):
+        is_pending = isinstance(server, ssl.SSLSocket) and server.pending()
+        if not is_pending and peer.sock.fileno() in dict(poll.poll()):
             raise Gone
         block = _received(server)
         if not block:
@@ -215,7 +215,7 @@ def _pass_answer(server: socket.socket, peer: Peer, answer: Extent) -> None:
 
 
 def _poll(server: socket.socket, events: int, peer: Peer) -> select.poll:
-    """What the server is ready for, and whether the client left."""
+    """Polls for what the server is ready for, and for whether the client left."""
     poll = select.poll()
     poll.register(server, events)
     poll.register(peer.sock, LEFT)
@@ -225,7 +225,7 @@ def _poll(server: socket.socket, events: int, peer: Peer) -> select.poll:
 def _received(server: socket.socket) -> bytes:
     try:
         return server.recv(_BLOCK)
-    except OSError:  # it broke the answer off: so does the recording
+    except OSError:  # the answer broke off, and so does the recording
         return b""
 
 
