@@ -16,7 +16,8 @@ from . import exits, terminal
 
 _EPILOG = """\
 Point a program at the URL that is printed: its key goes on to the server and is written nowhere, nor is anything else
-of a request unless --requests asks for the bodies. Ctrl-C ends it, and so does SIGTERM.
+of a request unless --requests asks for the bodies. It takes requests to 127.0.0.1 and localhost, and none of a page of
+another site. Ctrl-C ends it, and so does SIGTERM.
 
 example:
   svir record --url http://localhost:1234 --out recordings/ --port 4321 &
@@ -40,7 +41,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--url", required=True, help="the server, with or without /v1")
+    parser.add_argument("--url", required=True, help="the base URL of the server")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the answers go")
     parser.add_argument("--port", type=_port, default=0, metavar="N", help="of the proxy (default: one that is free)")
     parser.add_argument("--requests", action="store_true", help="write the bodies of the requests as well")
