@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import msgspec
-
 from .. import Completion, Progress, Reasoning, Refusal, Stream, SvirError, Text
 from . import exits, terminal
 from .gauge import Gauge
@@ -23,8 +21,6 @@ _CUT = {
     "abort": "the server aborted the answer",
 }
 
-# A terminal may obey these, and JSON leaves them as they are; they stand in its strings only.
-_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}
 # What else an error may say: the key in its line, and its attribute. "type" is what tells the lines apart.
 _TOLD = {name: name for name in ("retryable", "request_id", "status", "code", "param", "phase", "retry_after")}
 _TOLD["error_type"] = "type"
@@ -51,7 +47,7 @@ class People:
 
 
 class Lines:
-    """Each event as a line of JSON in UTF-8, whatever the locale, and an error as one more."""
+    """Each event as a line of JSON, and an error as one more."""
 
     def __init__(self) -> None:
         self._open: Stream | None = None
@@ -73,8 +69,7 @@ class Lines:
         self._write(head | told | {"completion": came})
 
     def _write(self, value: Any) -> None:
-        text = msgspec.json.encode(value).decode().translate(_CONTROLS)
-        sys.stdout.buffer.write(text.encode() + b"\n")
+        sys.stdout.buffer.write(terminal.json_line(value))
         sys.stdout.buffer.flush()
 
 
