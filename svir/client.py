@@ -205,8 +205,8 @@ class Client:
                 self._query = address.query(value)
             elif name == "headers":
                 check_argument(name, value)
+                check(value or {})
                 self._headers = distinct(value or {})
-                check(self._headers)
             elif name in Hooks.__struct_fields__:
                 check_argument(name, value)
                 self._hooks = structs.replace(self._hooks, **{name: value})

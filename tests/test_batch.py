@@ -23,8 +23,7 @@ from answers import chunk, echo, question, whole
 from clocks import Clock
 
 import svir
-from svir.batches import Row
-from svir.batches.pace import Pace
+from svir.batches import Pace, Row
 from svir.testing import Answer, ReplayServer, Request
 
 

@@ -34,7 +34,7 @@ MAY_IMPORT = {
         "tools",
     },
     "tools": {"request", "errors", "events", "schema", "settings", "client"},  # client: for type checkers only
-    "batches": {"", "batches"},
+    "batches": {""},
     "probe": {"", "probe"},
     "testing": {"testing"},
     "demo": {"", "demo", "testing"},

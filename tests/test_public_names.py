@@ -28,7 +28,7 @@ MODULES = {
 }
 
 # Part of classes that are public, but called by svir alone.
-INNER = {"parts", "type_in", "family", "kind", "converse", "cover", "leave"}
+INNER = {"parts", "type_in", "family", "kind", "converse"}
 # Made by svir alone: their constructors are nobody else's business. So are those of errors.
 MADE = (svir.Stream, tools.Run, BaseException)
 

@@ -47,6 +47,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a number as model": ({"model": 5}, "expected a string or None as model, got 5"),
     "a list of headers": ({"headers": [("X", "secret-0123")]}, "expected a mapping or None as headers, got list"),
+    "a header without a name": (
+        {"headers": {1: "secret-0123"}},
+        "expected a header name of letters, digits and dashes, got 1",
+    ),
     "a word as strict": ({"strict": "no"}, "expected True or False as strict, got str"),
     "a number as think_tags": ({"think_tags": 1}, "expected True or False as think_tags, got 1"),
     "a word as max_connections": ({"max_connections": "9"}, "expected a whole number as max_connections, got str"),

@@ -102,7 +102,9 @@ def clients() -> svir.Client:
     client.close()
     assert_type((timeout.connect, timeout.first, timeout.idle, timeout.progress, timeout.total)[0], float | None)
     assert_type(retry.base + retry.cap + retry.max_retry_after, float)
-    assert_type(limits.event + limits.document + limits.head + limits.decompressed + limits.unframed, int)
+    assert_type(
+        limits.answer + limits.event + limits.document + limits.head + limits.decompressed + limits.unframed, int
+    )
     assert_type(limits.tool_calls + limits.error_body + limits.headers, int)
     assert_type(limits.error_wait, float)
     return client

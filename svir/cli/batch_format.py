@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from typing import Any
-
-import msgspec
 
 from .. import Completion, NotAStreamError, StatusError, StreamError
 from ..batches import Row
@@ -16,14 +13,6 @@ from .batch_input import Line
 OK = 200
 ID = "batch_req_"
 """The prefix of a line number in the id of its result."""
-
-
-def encoded(value: dict[str, Any], /) -> bytes:
-    """A value as a line of JSON."""
-    try:
-        return msgspec.json.encode(value) + b"\n"
-    except UnicodeEncodeError:  # half a surrogate pair in a field of the server's own
-        return json.dumps(value).encode() + b"\n"
 
 
 def document(line: Line, row: Row, /) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from .. import RequestError, SourceError
 from ..batches import Row
-from .batch_format import ID, OK, document, encoded
+from . import terminal
+from .batch_format import ID, OK, document
 from .batch_input import Line
 
 _BEGINNING = b'{"id":"%b' % ID.encode()
@@ -94,7 +95,7 @@ class Results:
         """
         self.count += 1
         self.errors += row.error is not None
-        rest = memoryview(encoded(document(line, row)))
+        rest = memoryview(terminal.json_line(document(line, row)))
         try:
             while rest:
                 rest = rest[os.write(self._file, rest) :]

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import msgspec
-
 from .. import Completion, Progress, Reasoning, Refusal, Stream, SvirError, Text
 from . import exits, terminal
 from .gauge import Gauge
@@ -23,8 +21,6 @@ _CUT_SHORT = {
     "abort": "the server aborted the answer",
 }
 
-# A terminal may obey these, and JSON does not escape them; they occur in its strings only.
-_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}
 # More fields of an error: the key in its line, and the attribute. "type" is the kind of the line.
 _ERROR_FIELDS = {name: name for name in ("retryable", "request_id", "status", "code", "param", "phase", "retry_after")}
 _ERROR_FIELDS["error_type"] = "type"
@@ -74,8 +70,7 @@ class JSONWriter:
         self._write(head | known | {"completion": so_far})
 
     def _write(self, value: Any) -> None:
-        text = msgspec.json.encode(value).decode().translate(_CONTROLS)
-        sys.stdout.buffer.write(text.encode() + b"\n")
+        sys.stdout.buffer.write(terminal.json_line(value))
         sys.stdout.buffer.flush()
 
 

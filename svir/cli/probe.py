@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-
-import msgspec
+import sys
 
 from .. import probe
 from . import exits, target, terminal
@@ -47,12 +46,12 @@ def run(arguments: argparse.Namespace, /) -> int:
     """Runs the probe, prints each finding at once, and returns the exit code."""
     with target.client(arguments, model=arguments.model) as client:
         for finding in probe.run(client, max_tokens=arguments.max_tokens):
-            print(_json(finding) if arguments.json else _row(finding), flush=True)
+            if arguments.json:
+                sys.stdout.buffer.write(terminal.json_line(finding))
+                sys.stdout.buffer.flush()
+            else:
+                print(_row(finding), flush=True)
     return exits.ANSWERED
-
-
-def _json(finding: probe.Finding) -> str:
-    return msgspec.json.encode(finding).decode()
 
 
 def _row(finding: probe.Finding) -> str:

@@ -16,7 +16,8 @@ from . import exits, terminal
 
 _EPILOG = """\
 Point a program at the URL that is printed: its key is passed on to the server and not written to any file, nor is any
-other part of a request, except for the bodies with --requests. Ctrl-C or SIGTERM ends the command.
+other part of a request, except for the bodies with --requests. It takes requests to 127.0.0.1 and localhost only, and
+none from a page of another site. Ctrl-C or SIGTERM ends the command.
 
 example:
   svir record --url http://localhost:1234 --out recordings/ --port 4321 &
@@ -40,7 +41,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--url", required=True, help="the server, with or without /v1")
+    parser.add_argument("--url", required=True, help="the base URL of the server")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the folder for the answers")
     parser.add_argument("--port", type=_port, default=0, metavar="N", help="of the proxy (default: any free port)")
     parser.add_argument("--requests", action="store_true", help="write the bodies of the requests as well")

@@ -10,7 +10,10 @@ from .. import Client, RequestError
 _LOCAL = "http://localhost:1234"
 
 
-URL_HELP = f"the server, with or without /v1 (default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else {_LOCAL})"
+URL_HELP = (
+    "the base URL of the server; without a path /v1 is meant "
+    f"(default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else {_LOCAL})"
+)
 
 
 def add_options(parser: argparse.ArgumentParser, /) -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
+
+import msgspec
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
-# A server's text must not move the cursor, set the title or hide the text before it.
-_CONTROLS: dict[int, str | None] = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+# A server's text must not move the cursor, set the title, hide what stands before it, or turn the order of what stands
+# behind it: C0 and C1 (ECMA-48), and what overrides the direction of text (UAX 9; CVE-2021-42574).
+_C0, _DEL_AND_C1 = range(32), range(127, 160)
+_BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_CONTROLS: dict[int, str | None] = {code: f"\\x{code:02x}" for code in (*_C0, *_DEL_AND_C1)}
+_CONTROLS |= {code: f"\\u{code:04x}" for code in _BIDI}
 _CONTROLS |= {ord("\n"): "\n", ord("\t"): "\t", ord("\r"): None}
+# JSON escapes C0 by itself. The others stand in its strings only, where this says the same.
+_IN_JSON = {code: f"\\u{code:04x}" for code in (*_DEL_AND_C1, *_BIDI)}
 
 
 def has_colours(stream: TextIO, /) -> bool:
@@ -22,6 +31,15 @@ def has_colours(stream: TextIO, /) -> bool:
 def visible(text: str, /) -> str:
     """Foreign text with its control characters escaped, so that it cannot control the terminal."""
     return text.translate(_CONTROLS)
+
+
+def json_line(value: Any, /) -> bytes:
+    """A value as a line of JSON in UTF-8, whatever the locale, that a terminal can be shown."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half a surrogate pair in what a server sent beside the text
+        text = json.dumps(msgspec.to_builtins(value))
+    return text.translate(_IN_JSON).encode() + b"\n"
 
 
 def dim(text: str, stream: TextIO, /) -> str:

@@ -17,6 +17,7 @@ import ssl
 from collections.abc import Callable
 from http.client import HTTPMessage
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from .answers import Answer
@@ -25,6 +26,7 @@ from .loopback import LEFT, Gone, Loopback, Peer, may_go_on
 from .secrets import Secrets, of_request
 
 _BLOCK = 64 * 2**10
+_CHAT = "/chat/completions"
 
 # Headers that the proxy sets itself. `identity`, because a compressed recording can be neither read nor searched.
 _REPLACED = {"host", "expect", "accept-encoding"}
@@ -46,9 +48,14 @@ class RecordingProxy(Loopback):
 
     Nothing of a request is written, except for the bodies with `requests`, with the same stars.
 
+    A request whose `Host` is not the proxy's own (127.0.0.1 or localhost, with its port), or whose `Origin` is another,
+    gets a 403 and goes nowhere: a page in a browser could otherwise ask the server through it, under a name of its own
+    that leads here.
+
     Args:
-        upstream: the server, with or without `/v1`, by http or https; proxies of the environment are not used. Each
-            request has a connection of its own. If that fails, the client gets a 502, and nothing is written.
+        upstream: the base URL of the server, as `svir.Client` takes it, by http or https; proxies of the environment
+            are not used. A path under `/v1` here is the same path under the path of the base there. Each request has a
+            connection of its own. If that fails, the client gets a 502, and nothing is written.
         folder: created if it does not exist.
         requests: whether to write the body of each request too, as `001-v1-chat-completions.request.json`.
         on_record: called with the path of each recording.
@@ -94,6 +101,7 @@ class RecordingProxy(Loopback):
     def _exchange(self, peer: Peer) -> bool:
         """Passes one request and its answer on; returns whether another may follow."""
         method, path, version, headers = peer.head()
+        self._check(peer, path, headers)
         stem = f"{next(self._numbers):03}{_as_name(path)}"
         server = self._connected(peer, headers)
         answer, body, secrets = Extent(method), bytearray(), of_request(path, headers)
@@ -108,15 +116,22 @@ class RecordingProxy(Loopback):
         self._write(stem, secrets, answer, body)
         return is_complete and answer.keeps and may_go_on(version, headers)
 
+    def _check(self, peer: Peer, path: str, headers: HTTPMessage) -> None:
+        """Refuses a request that is meant for another host, or comes from a page of one."""
+        names = ["127.0.0.1", "localhost"]
+        own = {f"{name}:{self._port}" for name in names} | set(names if self._port == 80 else ())
+        hosts = [host.lower() for host in headers.get_all("Host", [])]
+        if len(hosts) != 1 or hosts[0] not in own or not path.startswith("/"):
+            _refuse(peer, headers, 403, f"expected the host {self.url.removeprefix('http://')}, got another or none")
+        if any(origin.lower().removeprefix("http://") not in own for origin in headers.get_all("Origin", [])):
+            _refuse(peer, headers, 403, f"expected no origin but {self.url}, got another")
+
     def _connected(self, peer: Peer, headers: HTTPMessage) -> socket.socket:
         try:
             return self._upstream.connect()
         except OSError as error:
-            for _ in peer.blocks(headers):  # an unread request would reset the connection, and the answer with it
-                pass
-            message = f"no connection to {self._upstream.shown}: {error.strerror or error}"
-            peer.send(Answer.json({"error": {"message": message}}, status=502, headers={"Connection": "close"}).wire)
-            raise Gone from error
+            said = error.strerror or str(error)
+            _refuse(peer, headers, 502, f"no connection to {self._upstream.shown}: {said}")
 
     def _write(self, stem: str, secrets: Secrets, answer: Extent, body: bytearray) -> None:
         if not len(answer):
@@ -132,6 +147,14 @@ class RecordingProxy(Loopback):
             self._on_record(path)
 
 
+def _refuse(peer: Peer, headers: HTTPMessage, status: int, said: str) -> NoReturn:
+    """Answers in the server's place, and ends the connection."""
+    for _ in peer.blocks(headers):  # unread, it would take the answer down with the connection
+        pass
+    peer.send(Answer.json({"error": {"message": said}}, status=status, headers={"Connection": "close"}).wire)
+    raise Gone
+
+
 class Upstream:
     """The server that is recorded."""
 
@@ -144,7 +167,8 @@ class Upstream:
         self.shown: str = f"{parts.scheme}://{parts.netloc}"
         self._host = parts.netloc
         self._address = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
-        self._prefix = parts.path.rstrip("/").removesuffix("/v1")
+        path = parts.path.rstrip("/")
+        self._base = path.removesuffix(_CHAT).rstrip("/") if path.endswith(_CHAT) else path or "/v1"
         self._patience = patience
         self._trust = (trust or ssl.create_default_context()) if parts.scheme == "https" else None
 
@@ -163,8 +187,13 @@ class Upstream:
     def head(self, method: str, path: str, headers: HTTPMessage) -> bytes:
         """The head of a request as it is passed on."""
         fields = [(name, value) for name, value in headers.items() if name.lower() not in _REPLACED]
-        lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._host}", "Accept-Encoding: identity"]
+        lines = [f"{method} {self._there(path)} HTTP/1.1", f"Host: {self._host}", "Accept-Encoding: identity"]
         return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in fields), "", ""]).encode("latin-1")
+
+    def _there(self, path: str) -> str:
+        """Where the server has what is asked here: `/v1` stands for its base, beside which other paths may stand."""
+        under = re.match(r"/v1(?=[/?]|$)", path)
+        return self._base + path[under.end() :] if under else self._base.removesuffix("/v1") + path
 
 
 def _pass_request(peer: Peer, server: socket.socket, head: bytes, headers: HTTPMessage, kept: bytearray | None) -> bool:

@@ -1,14 +1,16 @@
 """Many requests over any executor: read as they are needed, answered as they come, and slowed together.
 
-The function is `svir.batch`. This package has another name, because one of the same name would take the function's
-place in `svir` once it is imported.
+The function is `svir.batch`. This file has another name, because one of the same name would take the function's place
+in `svir` once it is imported.
 
-A wait that a server asks for is not left to the one call that heard of it: the calls hand 429 and its like back to
-this process, where nothing goes out until the wait is over.
+A wait that a server asks for is not left to the one call that it was an answer to: the calls hand 429 and its like back
+to this process, where nothing goes out until the wait is over. `batch` begins the calls, `Sender` makes one of them,
+here or in a worker process, and `Pace` says when the next one may go out.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -22,16 +24,51 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import Cancel, Client, OutputError, RateLimitError, RequestError, Retry, StatusError, json_schema
-from .pace import Pace
-from .sender import Request, Row, Sender
+from . import (
+    Cancel,
+    Client,
+    Completion,
+    Options,
+    OutputError,
+    RateLimitError,
+    RequestError,
+    Retry,
+    StatusError,
+    SvirError,
+    json_schema,
+)
 
 __all__ = ["Request", "Row", "batch"]
+
+Request: TypeAlias = Mapping[str, Any] | str | list[Any]
+"""A line of OpenAI's batch format, or what `Client.stream` takes as messages."""
+
+_PATHS = ("/v1/chat/completions", "/chat/completions")
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """What came of one request.
+
+    Args:
+        custom_id: the request's.
+        completion: the whole answer, `None` when there is none.
+        value: the answer as a value of the type that was asked for.
+        error: why there is no answer, or no value: a `SvirError`, which carries the answer so far, or what the executor
+            or the request raised. It may be raised.
+        request_id: the server's name for the request, "" when it gave none or the answer was no stream.
+    """
+
+    custom_id: str
+    completion: Completion | None = None
+    value: Any = None
+    error: Exception | None = None
+    request_id: str = ""
 
 
 def batch(
@@ -253,3 +290,141 @@ def _row(future: Future[Row], job: _Job) -> Row:
         raise
     except Exception as error:
         return Row(custom_id=job.custom_id, error=error)
+
+
+class Sender:
+    """A client, and a token that ends its calls. Where one is unpickled it has the client that its process keeps, and
+    no token.
+
+    Args:
+        name: the batch's, by which other processes know their client again.
+    """
+
+    def __init__(self, name: str, client: Client, cancel: Cancel | None = None) -> None:
+        self._name = name
+        self._client = client
+        self._cancel = cancel
+
+    def __reduce__(self) -> tuple[Callable[[str, Client], Sender], tuple[str, Client]]:
+        return _kept_sender, (self._name, self._client)
+
+    def cancel(self) -> None:
+        """Ends the calls of this process."""
+        if self._cancel is not None:
+            self._cancel.cancel()
+
+    def send(self, custom_id: str, request: Request) -> Row:
+        """Asks, and waits for the whole answer."""
+        try:
+            body = _body(request)
+            messages, arguments = body["messages"], _arguments(body)
+            if body.get("stream") is False:
+                whole = self._client.complete(messages, stream=False, cancel=self._cancel, **arguments)
+                return Row(custom_id=custom_id, completion=whole)
+            with self._client.stream(messages, cancel=self._cancel, **arguments) as stream:
+                for _ in stream:
+                    pass
+                return Row(custom_id=custom_id, completion=stream.completion, request_id=stream.request_id)
+        except SvirError as error:
+            return Row(custom_id=custom_id, error=error, request_id=error.request_id)
+
+
+def _body(request: Request) -> Mapping[str, Any]:
+    """The body of a request in whichever form.
+
+    Source: OpenAI's API reference, "The request input object" of the batch API.
+    """
+    if not isinstance(request, Mapping) or "role" in request:
+        return {"messages": request}
+    _check(request, "method", ("POST",))
+    _check(request, "url", _PATHS)
+    custom_id = request.get("custom_id", "none")
+    if not isinstance(custom_id, str) or not custom_id:
+        raise RequestError(f"expected a string as the custom_id of a request, got {custom_id!r:.80}")
+    body = request.get("body")
+    if not isinstance(body, Mapping) or "messages" not in body:
+        raise RequestError("expected messages in the body of a request, got none")
+    return body
+
+
+def _check(request: Mapping[str, Any], name: str, values: tuple[str, ...]) -> None:
+    if (got := request.get(name, values[0])) not in values:
+        raise RequestError(f"expected {values[0]} as the {name} of a request, got {got!r:.80}")
+
+
+def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a body as `Client.stream` takes them: what svir does not know is sent as it stands."""
+    fields = {name: value for name, value in body.items() if name not in ("messages", "model", "stream")}
+    known = {name: value for name, value in fields.items() if name in Options.__optional_keys__}
+    extra = {name: value for name, value in fields.items() if name not in known}
+    return {"model": body.get("model"), "extra": extra, **known}
+
+
+# What a worker process keeps
+
+_KEPT = 8
+"""Clients that a process keeps, one per batch: those of batches that ended are closed by later ones."""
+
+_kept: dict[str, Client] = {}
+_keeping = threading.Lock()
+
+
+def _kept_sender(name: str, client: Client) -> Sender:
+    with _keeping:
+        kept = _kept.setdefault(name, client)
+        while len(_kept) > _KEPT:
+            _kept.pop(next(iter(_kept))).close()
+    return Sender(name, kept)
+
+
+class Pace:
+    """A window of requests that may run at once, and a gate that they all pass.
+
+    The window is halved when a server asks for a wait and grows by one with each window of answers, as TCP's does
+    (RFC 5681, 3.1): a limit that is met at 16 at once is met again at 16 at once.
+
+    Args:
+        width: how many at a time at most.
+        rate: how many per second at most.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, width: int, rate: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.width = width
+        self._window = float(width)
+        self._gap = 0.0 if rate is None else 1 / rate
+        self._clock = clock
+        self._next = self._slowed = clock()
+
+    @property
+    def window(self) -> int:
+        """How many may run at once."""
+        return int(self._window)
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next request may go out."""
+        return max(0.0, self._next - self._clock())
+
+    def sent(self) -> float:
+        """One goes out; returns when."""
+        now = self._clock()
+        self._next = max(self._next, now) + self._gap
+        return now
+
+    def hold(self, seconds: float, sent: float) -> None:
+        """Holds all that is to come.
+
+        Args:
+            sent: when the request went out that met the limit. Many meet one limit: those that were sent before the
+                last halving halve nothing.
+        """
+        now = self._clock()
+        self._next = max(self._next, now + seconds)
+        if sent >= self._slowed:
+            self._window = max(1.0, self._window / 2)
+            self._slowed = now
+
+    def answered(self) -> None:
+        """One was answered."""
+        self._window = min(float(self.width), self._window + 1 / self._window)
