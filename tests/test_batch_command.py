@@ -384,7 +384,7 @@ def test_an_output_is_locked_beyond_its_end_on_windows(tmp_path: Path, monkeypat
     [written] = (tmp_path / "out.jsonl").read_bytes().splitlines(keepends=True)
     assert json.loads(written)["error"] == {"code": "request_error", "message": "no"}
     monkeypatch.setattr(sys.modules["msvcrt"], "locking", refused)
-    with pytest.raises(svir.RequestError, match="to be written by this run alone"):
+    with pytest.raises(svir.RequestError, match="another run is writing"):
         on_windows.Results(tmp_path / "out.jsonl", resume=True)
 
 
