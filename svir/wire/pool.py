@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -64,13 +65,10 @@ class Pool:
         self._users: set[int] = set()
         """The clients that share it, by `id`: to hold them would keep them alive."""
         self._forks = forks()
+        weakref.finalize(self, _end, self._idle)  # at the end of the process too, when modules are gone already
 
     def __reduce__(self) -> Any:
         return _made, (self.address, self.max_connections, self.ssl_context)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_idle"):
-            self.close()
 
     def join(self, client: object, /) -> None:
         """A client uses the pool from now on, if it did not already."""
@@ -130,15 +128,13 @@ class Pool:
 
     def close(self) -> None:
         """Ends idle connections; those in use end with their answers, or are kept."""
-        while (connection := self._kept()) is not None:
-            connection.close()
+        _end(self._idle)
 
     def _kept(self) -> Connection | None:
         if self._forks != forks():
             # The parent goes on with its connections; here only the descriptors are closed.
-            theirs, self._idle, self._forks = self._idle, [], forks()
-            for connection in theirs:
-                connection.close()
+            self._forks = forks()
+            _end(self._idle)
         with contextlib.suppress(IndexError):
             return self._idle.pop()
         return None
@@ -164,6 +160,13 @@ class Pool:
             headers = proxy.headers if proxy is not None else {}
             connection.set_tunnel(self._host, self._port, headers, scheme=self._proxy.scheme or "http")
         return connection
+
+
+def _end(idle: list[Connection]) -> None:
+    """Ends connections; another thread may take or keep one meanwhile."""
+    with contextlib.suppress(IndexError):
+        while True:
+            idle.pop().close()
 
 
 def _made(address: Address, max_connections: int, ssl_context: ssl.SSLContext | None) -> Pool:
