@@ -27,7 +27,10 @@ def _svir(base: str) -> Open:
 def _openai(base: str) -> Open:
     import openai
 
-    client: Any = openai.OpenAI(base_url=base, api_key="none", max_retries=0)
+    # Its own bound is a thousand connections: one more stream than that would wait for one of them to end.
+    unbound = type(openai.DEFAULT_CONNECTION_LIMITS)(max_connections=None)
+    transport = openai.DefaultHttpxClient(limits=unbound)
+    client: Any = openai.OpenAI(base_url=base, api_key="none", max_retries=0, http_client=transport)
 
     def texts(stream: Any) -> Iterator[str]:
         for chunk in stream:

@@ -140,11 +140,11 @@ def told(rows: list[Row], /) -> str:
 def checks(rows: list[Row], /) -> list[Check]:
     found = []
     for case in dict.fromkeys(row.case for row in rows if row.case[0] == "rate"):
-        words = f"{case[1]} streams, {RATE} tokens a second in each, CPU for a token: svir's to that of"
+        words = f"{_COLUMNS[case[1]]}, {RATE} tokens a second in each, CPU for a token: svir's to that of"
         found.append(Check(f"{words} requests + json", ratio(rows, case, "svir", "requests + json", "cpu"), 1.0))
         if case[1] == "64":
             found.append(Check(f"{words} a bare read", ratio(rows, case, "svir", "limit: read", "cpu"), 2.0))
     for case in dict.fromkeys(row.case for row in rows if row.case[0] == "full"):
-        words = f"{case[1]} streams, CPU for a token: svir's to openai's"
+        words = f"{_COLUMNS[case[1]]}, CPU for a token: svir's to openai's"
         found.append(Check(words, ratio(rows, case, "svir", "openai", "cpu"), 1 / 30))
     return found
