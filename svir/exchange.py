@@ -294,7 +294,7 @@ class Exchange:
         method, length = ("GET", 0) if body is None else ("POST", body.length)
         self._size = length
         framing = {} if body is None else {"Content-Type": JSON, "Content-Length": str(length)}
-        self._sent_headers = distinct({"Accept": self._wanted, **settings.headers(), **framing})
+        self._sent_headers = distinct({"Host": pool.host, "Accept": self._wanted, **settings.headers(), **framing})
         self._announce(method, length)
         deadline.begin()
         connection = pool.connection(deadline)

@@ -53,6 +53,8 @@ class Pool:
         parts = urlsplit(address.base)
         self._encrypted = parts.scheme == "https"
         self._host, self._port = parts.hostname or "", parts.port or (443 if self._encrypted else 80)
+        self.host: str = parts.netloc
+        """The server as the header Host names it."""
         self._place = f"{parts.scheme}://{parts.netloc}"
         proxy = address.proxy
         self._proxy = parse_url(proxy.url) if proxy is not None else None
@@ -105,7 +107,7 @@ class Pool:
         """
         url = self.address.url(path)
         target = url if self._forwards else url[len(self._place) :]
-        connection.head(method, target, {**self._forwarded, **headers}, limits)
+        connection.head(method, target, {**headers, **self._forwarded}, limits)
 
     def response(self, connection: Connection, limits: Limits, /) -> Response:
         """The answer on a connection, once its head is there; see `Connection.respond` and `Response`."""
