@@ -5,8 +5,8 @@
 
 urllib3 makes it (TCP, TLS, CONNECT, proxies). svir has its socket from the moment it is made, so that one rule of time
 and cancellation covers every wait, and sends and reads by itself: head and body of a small request leave as one, and a
-short call costs a fifth less than with the standard library's way of writing a head line by line. While a request is sent the server is listened to: one that answers early,
-or leaves, is noticed at once, even if it reads no more.
+short call costs a fifth less than with the standard library's way of writing a head line by line. While a request is
+sent the server is listened to: one that answers early, or leaves, is noticed at once, even if it reads no more.
 
 What is private in urllib3 and the standard library, and used here for want of a public way:
 
