@@ -18,6 +18,7 @@ from commands import closed_port, complaint, run
 
 import svir
 from svir import probe
+from svir.probe import steps
 from svir.probe.steps import red
 from svir.testing import Answer, ReplayServer
 from svir.testing.server import Request
@@ -341,8 +342,8 @@ def test_a_habit_is_found(changed: Mapping[str, Any], name: str, value: str, evi
     ("gaps", "cadence"),
     [
         ([0.01] * 5, "piece by piece"),
-        ([0.00001] * 5, "all at once"),
-        ([0.00001] * 4 + [0.03], "all at once"),
+        ([0.00001] * 5, "unknown"),
+        ([0.00001] * 4 + [0.03], "unknown"),
         ([0.00001, 0.01, 0.00001, 0.01, 0.00001], "in bursts"),
         ([0.00001, 0.00001, 0.1, 0.00001, 0.00001], "in bursts"),
     ],
@@ -352,6 +353,21 @@ def test_pieces_one_by_one_are_distinguished_from_pieces_at_once(gaps: list[floa
     with ReplayServer(scripted({"text": says(*"abcdef")})) as server, svir.Client(server.url) as client:
         findings = probe.run(client, clock=times.__next__)
         assert [finding.value for finding in itertools.islice(findings, 2)] == ["listed", cadence]
+
+
+@pytest.mark.parametrize(
+    ("gaps", "waited", "cadence"),
+    [
+        ([0.00001] * 99, 4.0, "all at once"),
+        ([0.00001] * 99, 0.01, "unknown"),
+        ([0.01] * 99, 4.0, "piece by piece"),
+        ([], 4.0, "one piece"),
+    ],
+)
+def test_pieces_that_come_together_are_held_back_only_if_there_was_time_to_write_them(
+    gaps: list[float], waited: float, cadence: str
+) -> None:
+    assert steps.cadence_of(list(itertools.accumulate([waited, *gaps])), waited) == cadence
 
 
 def test_no_connection_at_all_is_raised() -> None:

@@ -80,7 +80,8 @@ def _report_answer(report: Report, completion: Completion) -> None:
     report.check(completion.complete and bool(completion.text), "the answer: incomplete, or without text")
     report.add("answered by", f"{llama.MODEL} in llama.cpp")
     report.add(
-        "tokens per second", "not measured: too short" if completion.speed is None else f"{completion.speed:.1f}"
+        "speed",
+        "not measured: too short" if completion.speed is None else f"{completion.speed:.1f} {completion.speed_unit}",
     )
     first = completion.metrics.first_token
     report.add("time to first token", "no token" if first is None else f"{first:.3f} s")

@@ -18,6 +18,7 @@ _UNKNOWN = "svir-probe-unknown-model"
 
 _TOGETHER = 0.0002  # seconds; pieces from one block follow each other far faster, two tokens far more slowly
 _SPREAD = 0.05
+_HELD_BACK = 0.5  # seconds to the first piece in which a model writes more than comes within _SPREAD
 
 LONG = 20_000
 """Characters of the long prompt when the context is unknown or large: about 4,000 tokens, which a local server reads in
@@ -63,7 +64,9 @@ def text(prober: Prober, prompts: Prompts) -> Findings:
     if not outcome.times:
         yield Finding("streaming", outcome.failure if outcome.error else "no content", outcome.reason)
     else:
-        yield Finding("streaming", _cadence(outcome.times), _pieces(outcome))
+        cadence = cadence_of(outcome.times, outcome.completion.metrics.first_token or 0.0)
+        more = "; too short: a longer answer would show it" if cadence == "unknown" else ""
+        yield Finding("streaming", cadence, _pieces(outcome) + more)
     if outcome.is_refused or not outcome.completion.metrics.events:
         for name in ("[DONE]", "usage", "first token", "speed"):
             yield Finding(name, "unknown", "no answer")
@@ -71,14 +74,21 @@ def text(prober: Prober, prompts: Prompts) -> Findings:
     finish = f"finish reason {outcome.completion.finish_reason or 'none'}"
     yield Finding("[DONE]", "sent" if outcome.has_done else "missing", outcome.reason or finish)
     yield Finding("usage", *_usage(outcome))
-    metrics, speed = outcome.completion.metrics, outcome.completion.speed
+    metrics, speed, unit = outcome.completion.metrics, outcome.completion.speed, outcome.completion.speed_unit
     first = "unknown" if metrics.first_token is None else f"{metrics.first_token:.2f} s"
     yield Finding("first token", first, "from the request to the first piece")
     few = "fewer than two pieces, or all within 50 ms"
-    yield Finding("speed", f"{speed:.0f} tokens/s" if speed else "unknown", "pieces after the first" if speed else few)
+    yield Finding("speed", f"{speed:.0f} {unit}" if speed else "unknown", "after the first piece" if speed else few)
 
 
-def _cadence(times: Sequence[float]) -> str:
+def cadence_of(times: Sequence[float], waited: float, /) -> str:
+    """How the pieces of an answer came.
+
+    Args:
+        times: of each piece, in seconds.
+        waited: seconds from the request to the first piece. Where that took no time either, pieces that come together
+            may be a fast server's, and nothing is known.
+    """
     gaps = [later - earlier for earlier, later in pairwise(times)]
     if not gaps:
         return "one piece"
@@ -86,7 +96,9 @@ def _cadence(times: Sequence[float]) -> str:
     if waits * 2 >= len(gaps):
         return "piece by piece"
     # One wait may be this process's own, when the machine is busy.
-    return "in bursts" if waits > 1 or sum(gaps) >= _SPREAD else "all at once"
+    if waits > 1 or sum(gaps) >= _SPREAD:
+        return "in bursts"
+    return "all at once" if waited >= _HELD_BACK else "unknown"
 
 
 def _pieces(outcome: Outcome) -> str:
