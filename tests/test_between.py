@@ -1,5 +1,6 @@
 """What stands between client and server, and what workers do when they die: who is asked again, and what is read."""
 
+import gzip
 import json
 import ssl
 import threading
@@ -148,3 +149,40 @@ def test_a_connection_whose_end_comes_a_moment_later_is_used_again() -> None:
         for _ in range(2):
             assert client.complete("hi").text == "a"
         assert server.connections == 1
+
+
+# Codings
+
+
+@pytest.mark.parametrize(
+    "coding", ["", "identity", "none", "None", "UTF-8", "utf-8", "binary", "8bit", "identity, none", "chunked"]
+)
+def test_a_content_encoding_that_packs_nothing_is_passed_over(coding: str) -> None:
+    answer = Answer(HELLO, headers={"Content-Type": "text/event-stream", "Content-Encoding": coding})
+    with ReplayServer(answer) as server, client_of(server.url) as client:
+        assert client.complete("hi").text == "Hello, world"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "gzip, identity", "identity, x-gzip", "GZIP"])
+def test_gzip_is_unpacked_in_a_chain_with_identity_too(coding: str) -> None:
+    answer = Answer(gzip.compress(HELLO), headers={"Content-Type": "text/event-stream", "Content-Encoding": coding})
+    with ReplayServer(answer) as server, client_of(server.url) as client:
+        assert client.complete("hi").text == "Hello, world"
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, br", "gzip, gzip"])
+def test_a_coding_that_cannot_be_unpacked_is_named_and_an_error_keeps_its_status(coding: str) -> None:
+    headers = {"Content-Type": "text/event-stream", "Content-Encoding": coding}
+    answers = [Answer(b"?", headers=headers), Answer(b"?", status=403, headers=headers)]
+    with ReplayServer(*answers) as server, client_of(server.url) as client:
+        with pytest.raises(svir.ProtocolError, match=f"in gzip or deflate, got '{coding}'"):
+            client.complete("hi")
+        with pytest.raises(svir.AuthenticationError) as caught:
+            client.complete("hi")
+    assert caught.value.status == 403
+
+
+def test_a_header_that_is_sent_twice_alike_counts_once() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\ncontent-type: text/event-stream\r\n"
+    with failing([Take(), head + b"Content-Length: %d\r\n\r\n" % len(HELLO) + HELLO]) as (client, _):
+        assert client.complete("hi").text == "Hello, world"

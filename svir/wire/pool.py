@@ -25,8 +25,9 @@ from ..settings import Limits
 from .address import Address
 from .connection import Connection, Silent, TLSConnection
 from .deadline import Deadline, forks
+from .framing import is_packed
 from .headers import conceal, secrets
-from .response import Response
+from .response import PackedResponse, Response
 
 
 class Pool:
@@ -112,7 +113,8 @@ class Pool:
     def response(self, connection: Connection, limits: Limits, /) -> Response:
         """The answer on a connection, once its head is there; see `Connection.respond` and `Response`."""
         head, sent = connection.respond()
-        return Response(head, connection, self, limits, sent=sent)
+        kind = PackedResponse if is_packed(head.headers.get("content-encoding", "")) else Response
+        return kind(head, connection, self, limits, sent=sent)
 
     def keep(self, connection: Any, /) -> None:
         """Takes a connection back, whose answer was read to its end."""
