@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +19,14 @@ from typing import Any
 import pytest
 from answers import DONE, chunk, question, whole
 from commands import environment, exit_code, in_a_terminal, in_terminal
+from encoded import data_url
 
 import svir
 from svir.batches import Row
 from svir.cli import batch_output
 from svir.cli.batch_input import Line
 from svir.cli.meter import Meter
+from svir.request import sources
 from svir.testing import Answer, ReplayServer, Request
 
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
@@ -239,6 +241,68 @@ def test_a_file_outside_of_the_folder_is_an_error_and_not_opened(tmp_path: Path,
     error = by_id(folder)["a"]["error"]
     assert (error["code"], error["message"].partition(" got ")[0]) == ("request_error", f"line 1: expected {said},")
     assert (done.returncode, len(server.requests)) == (1, 1)
+
+
+def link_in_place_of_the_photo(folder: Path, outside: Path) -> None:
+    (folder / "photos" / "a.jpg").unlink()
+    (folder / "photos" / "a.jpg").symlink_to(outside / "a.jpg")
+
+
+def link_in_place_of_its_folder(folder: Path, outside: Path) -> None:
+    (folder / "photos").rename(folder / "moved")
+    (folder / "photos").symlink_to(outside)
+
+
+def link_in_place_of_the_inputs_folder(folder: Path, outside: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(outside.parent)
+
+
+def photos(folder: Path, data: bytes) -> Path:
+    (folder / "photos").mkdir(parents=True)
+    (folder / "photos" / "a.jpg").write_bytes(data)
+    return folder / "photos"
+
+
+def changed_between_two_tries(folder: Path, change: Callable[[], None]) -> tuple[dict[str, Any], list[str]]:
+    """The result of a request whose first try is refused, and the photos that were sent."""
+    sent = []
+
+    def answer(request: Request) -> Any:
+        sent.append(json.loads(request.body)["messages"][0]["content"][1]["image_url"]["url"])
+        if len(sent) > 1:
+            return stream("seen")
+        change()
+        return Answer.json({"error": {"message": "wait"}}, status=503, headers={"retry-after-ms": "1"})
+
+    written(folder, line("a", picture("photos/a.jpg")))
+    out = folder.with_name("out.jsonl")
+    with ReplayServer(answer) as server:
+        run(folder, server, "-o", str(out))
+    return json.loads(out.read_text()), sent
+
+
+@pytest.mark.parametrize("swap", [link_in_place_of_the_photo, link_in_place_of_its_folder])
+def test_a_link_that_is_put_there_between_two_tries_leads_nowhere(
+    swap: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    photos(folder, JPEG)
+    outside = photos(tmp_path / "outside", JPEG + b"secret")
+    result, sent = changed_between_two_tries(folder, lambda: swap(folder, outside))
+    assert sent == [data_url("image/jpeg", JPEG)]
+    assert result["error"]["code"] == "source_error"
+    assert "a link" in result["error"]["message"]
+
+
+@pytest.mark.skipif(not sources._OPENS_BELOW, reason="needs a folder that can be held open")
+def test_a_folder_that_is_moved_between_two_tries_is_still_the_one_that_photos_are_read_from(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    photos(folder, JPEG)
+    outside = photos(tmp_path / "outside", JPEG + b"secret")
+    result, sent = changed_between_two_tries(folder, lambda: link_in_place_of_the_inputs_folder(folder, outside))
+    assert sent == [data_url("image/jpeg", JPEG)] * 2
+    assert said(result) == "seen"
 
 
 @pytest.mark.parametrize("redirected", [True, False])

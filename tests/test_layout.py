@@ -38,11 +38,13 @@ MAY_IMPORT = {
     "probe": {"", "probe"},
     "testing": {"testing"},
     "demo": {"", "demo", "testing"},
-    "cli": {"", "batches", "cli", "demo", "probe", "testing"},
+    "cli": {"", "batches", "cli", "demo", "probe", "testing", "request"},  # request: only what `DOORS` names
     "__main__": {"cli"},
     # batches, tools: when they are asked for
     "": {"client", "stream", "request", "schema", "hooks", "errors", "events", "settings", "batches", "tools"},
 }
+# What the command line has of the request: files below a folder that is held open, which nobody else may open.
+DOORS = {"svir.request.sources.FileBelow", "svir.request.sources.Folder"}
 # A file of the request -> those of its neighbours that it may import.
 REQUEST = {
     "sources": set(),
@@ -181,6 +183,11 @@ def test_the_request_is_six_files_that_import_one_way() -> None:
     for name, path in files.items():
         neighbours = {imported.split(".")[2] for imported in imported(path) if imported.startswith("svir.request.")}
         assert neighbours <= REQUEST[name], name
+
+
+def test_the_command_line_reaches_into_the_request_only_for_a_folder_that_is_held_open() -> None:
+    names = {name for path in modules() if part_of(path) == "cli" for name in imported(path)}
+    assert {name for name in names if part_imported(name) == "request"} == DOORS
 
 
 @pytest.mark.parametrize("name", [name for name in REQUEST if name != "sources"])

@@ -85,9 +85,14 @@ def run(arguments: argparse.Namespace, /) -> int:
     """Sends the requests that have no result yet, and returns the exit code."""
     client = target.client(arguments, model=arguments.model, think_tags=not arguments.no_think_tags)
     client.retry = Retry(attempts=arguments.attempts, max_retry_after=_MAX_RETRY_AFTER)
-    with client, open_input(arguments.input) as file, Results(arguments.out, resume=arguments.resume) as results:
+    with (
+        client,
+        open_input(arguments.input) as file,
+        folder_of(arguments.input) as folder,
+        Results(arguments.out, resume=arguments.resume) as results,
+    ):
         try:
-            _answer(arguments, client, Lines(file, folder_of(arguments.input)), results)
+            _answer(arguments, client, Lines(file, folder), results)
         except (SvirError, KeyboardInterrupt):
             terminal.note(f"{results.count:,} results are in {arguments.out}; pass --resume to continue")
             raise

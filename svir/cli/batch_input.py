@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 
@@ -10,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from .. import Audio, Image, RequestError, SourceError, SvirError, Video
+from ..request.sources import FileBelow, Folder
 
 _MEDIA = {"image_url": Image, "video_url": Video, "audio_url": Audio}
 
@@ -44,10 +46,14 @@ def open_input(path: Path, /) -> BinaryIO:
         raise SourceError(f"cannot read {path}: {error.strerror}") from error
 
 
-def folder_of(path: Path, /) -> Path | None:
-    """The folder of the files that an input may refer to: its own, and `None` for a pipe."""
+def folder_of(path: Path, /) -> AbstractContextManager[Folder | None]:
+    """The folder of the files that an input may refer to, held open: its own, and `None` for a pipe.
+
+    Raises:
+        SourceError: it cannot be opened.
+    """
     is_pipe = not path.is_file() or path.absolute().parts[1:2] in (("dev",), ("proc",))
-    return None if is_pipe else path.parent
+    return nullcontext() if is_pipe else Folder(path.parent)
 
 
 class Lines:
@@ -57,7 +63,7 @@ class Lines:
         folder: of the files that lines refer to, `None` where they cannot.
     """
 
-    def __init__(self, file: BinaryIO, folder: Path | None) -> None:
+    def __init__(self, file: BinaryIO, folder: Folder | None) -> None:
         self._file = file
         self._folder = folder
         self._ids: set[str] = set()
@@ -98,7 +104,7 @@ def _request(text: bytes) -> dict[str, Any]:
     return request
 
 
-def attach(body: Any, folder: Path | None, /) -> None:
+def attach(body: Any, folder: Folder | None, /) -> None:
     """Replaces `{"file": "a.jpg"}` as the URL of an image, video or audio by the file.
 
     Raises:
@@ -112,7 +118,8 @@ def attach(body: Any, folder: Path | None, /) -> None:
             if "file" in reference:
                 reference["url"] = {"file": reference.pop("file")}
             if isinstance(url := reference.get("url"), Mapping) and "file" in url:
-                reference["url"] = medium(inside(folder, url["file"]))
+                source: Any = inside(folder, url["file"])
+                reference["url"] = medium(source)
 
 
 def _parts(body: Any) -> Iterator[dict[str, Any]]:
@@ -122,8 +129,8 @@ def _parts(body: Any) -> Iterator[dict[str, Any]]:
         yield from (part for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
 
 
-def inside(folder: Path | None, name: Any, /) -> Path:
-    """The path of a file in a folder or below it, links followed.
+def inside(folder: Folder | None, name: Any, /) -> FileBelow:
+    """A file in a folder or below it; the links in its path are followed now, and not when it is opened.
 
     A file of requests may come from somebody else: it must not send files from elsewhere on this machine.
 
@@ -139,13 +146,13 @@ def inside(folder: Path | None, name: Any, /) -> Path:
     if path.anchor or in_windows.is_absolute() or ".." in (*path.parts, *in_windows.parts):
         raise RequestError(f"expected a path below the input's folder, got {name!r:.200}")
     try:
-        real = (folder / path).resolve()
-        is_inside = real.is_relative_to(folder.resolve())
+        real = (folder.path / path).resolve()
+        is_inside = real.is_relative_to(folder.path)
         is_loop = real.is_symlink()  # CPython 3.13 follows a loop of links back to its start
     except (OSError, RuntimeError):
-        real, is_inside, is_loop = folder, False, True
+        real, is_inside, is_loop = folder.path, False, True
     if is_loop:
         raise RequestError(f"expected a path that can be followed, got {name!r:.200}")
     if not is_inside:
         raise RequestError(f"expected a path below the input's folder, got {name!r:.200}, which a link leads out of it")
-    return real
+    return FileBelow(folder, real)
