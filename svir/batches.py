@@ -106,7 +106,8 @@ def batch(
 
     Raises:
         RequestError: `client` is none, `concurrency` or `rate` is not above 0, or no schema can express the type.
-        RuntimeError, CancelledError: the executor is broken, or was shut down; what has no row is to be asked again.
+        RuntimeError, CancelledError: the executor is broken, or was shut down. What it was handed before is cancelled,
+            also where it runs already, if in this process; what has no row is to be asked again.
 
     What `requests` raises comes after the rows of all that it gave before.
 
@@ -157,8 +158,8 @@ def _rows(
     try:
         yield from queue.rows()
     finally:
+        queue.give_up()  # first: a worker whose call ends takes the next one
         sender.cancel()
-        queue.give_up()
         if executor is None:
             workers.shutdown(cancel_futures=True)
 
@@ -166,6 +167,10 @@ def _rows(
 def _without_patience(client: Client) -> Client:
     """The same client, connections included, that raises at once when a server asks for a wait."""
     return client.replace(retry=replace(client.retry, max_retry_after=0.0))
+
+
+_ENDING = (BrokenExecutor, CancelledError)
+"""How a future says that the executor takes no more calls."""
 
 
 class _Job:
@@ -200,7 +205,9 @@ class _Queue:
     def rows(self) -> Generator[Row, None, None]:
         self._fill()
         while self._running or self._again or self._has_more:
-            for job, row in self._ended():
+            for future in self._ended():
+                job = self._running.pop(future)
+                row = _row(future, job)
                 if not self._goes_again(job, row.error):
                     yield row
             self._fill()
@@ -241,18 +248,13 @@ class _Queue:
             self._has_more = job is not None
         return job
 
-    def _ended(self) -> list[tuple[_Job, Row]]:
+    def _ended(self) -> list[Future[Row]]:
         """What has ended; waits for it, but not longer than until the next request may go out."""
         has_room = len(self._running) < self._pace.window and (self._again or self._has_more)
         left = self._pace.left if has_room else None
         if not self._running:
             time.sleep(left or 0.0)
-        done = wait(self._running, left, FIRST_COMPLETED).done
-        ended = [(self._running[future], _row(future, self._running[future])) for future in done]
-        for future in done:
-            del self._running[future]
-        # Answers first: they tell how alone with its limit a request was.
-        return sorted(ended, key=lambda pair: pair[1].error is not None)
+        return sorted(wait(self._running, left, FIRST_COMPLETED).done, key=_place)
 
     def _goes_again(self, job: _Job, error: Exception | None) -> bool:
         """Whether a request only came too early; then all others are held too."""
@@ -283,10 +285,17 @@ def _asked(error: Exception | None) -> float | None:
     return error.retry_after if isinstance(error, StatusError) and error.retryable else None
 
 
+def _place(future: Future[Row]) -> int:
+    """Answers first: they tell how alone with its limit a request was. What ends the batch last: no answer is lost."""
+    if future.cancelled() or isinstance(error := future.exception(), _ENDING):
+        return 2
+    return int(error is not None or future.result().error is not None)
+
+
 def _row(future: Future[Row], job: _Job) -> Row:
     try:
         return future.result()
-    except (BrokenExecutor, CancelledError):
+    except _ENDING:
         raise
     except Exception as error:
         return Row(custom_id=job.custom_id, error=error)
