@@ -10,6 +10,7 @@ here or in a worker process, and `Pace` says when the next one may go out.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -50,6 +51,8 @@ Request: TypeAlias = Mapping[str, Any] | str | list[Any]
 """A line of OpenAI's batch format, or what `Client.stream` takes as messages."""
 
 _PATHS = ("/v1/chat/completions", "/chat/completions")
+_SLICE = 0.2 if sys.platform == "win32" else None
+"""Seconds of a wait that Ctrl-C does not end, as that for a lock on Windows."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -254,6 +257,8 @@ class _Queue:
         left = self._pace.left if has_room else None
         if not self._running:
             time.sleep(left or 0.0)
+        if _SLICE is not None:
+            left = _SLICE if left is None else min(left, _SLICE)
         return sorted(wait(self._running, left, FIRST_COMPLETED).done, key=_place)
 
     def _goes_again(self, job: _Job, error: Exception | None) -> bool:

@@ -5,14 +5,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import platforms
 import pytest
-from faulty import descriptors
-from handles import PHOTO
 
-import svir.answer.calls
+platforms.install()  # before anything imports svir
+
+from faulty import descriptors  # noqa: E402
+from handles import PHOTO  # noqa: E402
+
+import svir.answer.calls  # noqa: E402
 
 # A test runner in the background of a shell ignores Ctrl-C, and so would every process that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if platforms.simulated():
+        config.pluginmanager.register(platforms.Deselection())
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import io
 import json
 import os
 import pty
@@ -19,6 +21,8 @@ from answers import event, stream
 from commands import closed_port, command, complaint, environment, exit_code, in_a_terminal, in_terminal, run
 
 import svir
+from svir import cli
+from svir.cli import terminal as svir_terminal
 from svir.testing import Answer, ReplayServer, Request
 
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
@@ -71,10 +75,42 @@ def test_a_refusal_is_shown_as_text() -> None:
         assert run("chat", "hi", "--url", server.url).stdout == "I will not.\n"
 
 
-def test_a_character_that_the_output_cannot_hold_does_not_lose_the_rest() -> None:
+def test_what_is_piped_is_utf_8_whatever_the_code_page() -> None:
+    code_page = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     with ReplayServer(stream({"content": "a \u2713 b"})) as server:
-        done = run("chat", "hi", "--url", server.url, PYTHONIOENCODING="ascii")
-    assert (done.stdout, done.returncode) == ("a ? b\n", 0)
+        done = run("chat", "hi", "--url", server.url, **code_page)
+    assert (done.stdout, done.stderr, done.returncode) == ("a \u2713 b\n", "", 0)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_character_that_the_asked_for_encoding_lacks_is_an_error_and_no_question_mark(encoding: str) -> None:
+    with ReplayServer(stream({"content": "a "}, {"content": "\u2713 b"})) as server:
+        done = run("chat", "hi", "--url", server.url, PYTHONIOENCODING=encoding)
+    assert "?" not in done.stdout
+    assert done.returncode == 1
+    assert complaint(done).startswith("svir: expected an output for every character, got ")
+    assert complaint(done).endswith(", which lacks U+2713")
+
+
+def test_the_windows_form_of_a_pipe_that_nobody_reads_is_told_as_on_unix(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, kept = OSError(errno.EINVAL, "Invalid argument"), OSError(errno.EINVAL, "Invalid argument", "a.txt")
+    monkeypatch.setattr(cli.sys, "platform", "win32")
+    assert (cli._reader_left(left), cli._reader_left(kept)) == (True, False)
+    monkeypatch.setattr(cli.sys, "platform", "linux")
+    assert not cli._reader_left(left)
+
+
+def test_a_windows_terminal_gets_colours_only_if_it_says_that_it_obeys_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for name in ("TERM", "WT_SESSION", "TERM_PROGRAM", "ANSICON", "ConEmuANSI", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(svir_terminal.sys, "platform", "win32")
+    assert not svir_terminal.has_colours(Terminal())
+    monkeypatch.setenv("WT_SESSION", "1")
+    assert svir_terminal.has_colours(Terminal())
 
 
 # The request

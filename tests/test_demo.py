@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -259,7 +258,7 @@ def test_ctrl_c_during_the_clean_up_waits_until_it_is_done(folder: Path, monkeyp
     cleanup = tempfile.TemporaryDirectory.cleanup
 
     def interrupted(self: tempfile.TemporaryDirectory[str]) -> None:
-        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         cleanup(self)
 
     monkeypatch.setattr(tempfile.TemporaryDirectory, "cleanup", interrupted)

@@ -232,6 +232,7 @@ def test_a_file_that_cannot_be_opened_is_refused(
     assert said == f"expected a readable file, {message}{photo}"
 
 
+@pytest.mark.unix("a FIFO among files")
 def test_a_fifo_that_took_the_place_of_a_file_does_not_block(photo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = photo.stat()
     pipe_path = fifo(photo)
@@ -245,7 +246,7 @@ def test_a_disk_that_fails_while_it_is_read_is_named(photo: Path, monkeypatch: p
     with Sources() as sources:
         body = iter(Body({"x": Image(photo)}, sources))
         next(body)  # and the block after it is read
-        monkeypatch.setattr(sources_module.os, "preadv", failing_read)
+        monkeypatch.setattr(sources_module, "_read_at", failing_read)
         with pytest.raises(svir.SourceError) as caught:
             next(body)
     assert str(caught.value) == f"expected to read {photo}, got Input/output error at byte {2 * BLOCK}"

@@ -89,7 +89,10 @@ WHOLE: list[tuple[str, Callable[[Path], Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("reading", ["_preadv", "_seek_and_read"])
+READINGS = ["_preadv", "_seek_and_read"] if hasattr(sources_module.os, "preadv") else ["_seek_and_read"]
+
+
+@pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("make", [row[1] for row in WHOLE], ids=[row[0] for row in WHOLE])
 def test_a_source_is_sent_whole_as_often_as_it_is_asked_for(
     make: Callable[[Path], Any], reading: str, photo: Path, monkeypatch: pytest.MonkeyPatch
@@ -130,10 +133,8 @@ def test_a_handle_that_cannot_seek_is_kept_in_memory_up_to_one_mib(
 
 
 def test_a_file_that_reads_short_is_topped_up(photo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = os.preadv
-    monkeypatch.setattr(
-        sources_module.os, "preadv", lambda file, buffers, offset: whole(file, [buffers[0][:4097]], offset)
-    )
+    whole = sources_module._read_at
+    monkeypatch.setattr(sources_module, "_read_at", lambda file, buffer, offset: whole(file, buffer[:4097], offset))
     assert read({"x": Image(photo)}) == {"x": URL}
 
 
@@ -466,7 +467,7 @@ def test_the_same_bytes_are_sent_where_a_platform_lacks_what_only_unix_has(photo
 CONTENTS = {"a.txt": "a\r\nb\rc\n\x1ad", "raw": "\nb\rc\n\x1ad"}
 
 
-@pytest.mark.parametrize("reading", ["_preadv", "_seek_and_read"])
+@pytest.mark.parametrize("reading", READINGS)
 def test_a_handle_may_be_sent_by_many_threads_at_once(
     reading: str, photo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from tunnels import TunnelProxy, without_proxies
 import svir
 from svir.testing import Answer, ReplayServer
 from svir.testing.faults import Reset, Stall, Take
-from svir.wire import pool
+from svir.wire.certificates import verifying
 
 NAME = "DNS:example.invalid"
 
@@ -28,6 +28,31 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_and_not_tried_again() 
         assert server.connections == 1
     assert not caught.value.retryable
     assert server.requests == []
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["an empty context", "the default"])
+def test_where_no_certificates_are_installed_the_error_says_how_to_get_them(
+    own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after python.org's installer for macOS, whose Python has none of its own and does not ask the system."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    verifying.cache_clear()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if own else None
+    with ReplayServer(HELLO, tls=server_tls()) as server:
+        with svir.Client(server.url, ssl_context=context) as client, pytest.raises(svir.ConnectError) as caught:
+            client.complete("hi")
+    verifying.cache_clear()
+    assert "no certificates of authorities are installed here" in str(caught.value)
+    assert "Install Certificates.command" in str(caught.value)
+    assert "certifi.where()" in str(caught.value)
+
+
+def test_where_certificates_are_installed_nobody_is_sent_to_get_some() -> None:
+    with ReplayServer(HELLO, tls=server_tls()) as server:
+        with client_of(server.url, ssl_context=client_tls(NAME)) as client, pytest.raises(svir.ConnectError) as caught:
+            client.complete("hi")
+    assert "no certificates" not in str(caught.value)
 
 
 def test_a_certificate_for_another_name_is_refused() -> None:
@@ -54,7 +79,7 @@ def test_the_certificates_of_the_system_are_read_once_and_not_for_each_connectio
 ) -> None:
     made = []
     load = ssl.SSLContext.load_default_certs
-    pool._verifying.cache_clear()
+    verifying.cache_clear()
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda self: made.append(self) or load(self))
     with ReplayServer(HELLO, tls=server_tls()) as server, svir.Client(server.url, retry=ONCE) as client:
         for _ in range(3):

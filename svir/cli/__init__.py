@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import io
 import os
 import signal
@@ -55,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         SystemExit: after `--help` and `--version`, and with 2 when the arguments are wrong.
     """
     _replace_closed_outputs()
-    _tolerate_narrow_encodings()
+    _write_utf_8()
     try:
         with _quiet_interrupts():
             arguments = _parser().parse_args(argv)
@@ -72,7 +73,15 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return exits.BROKEN_PIPE
+    except UnicodeEncodeError as error:
+        _silence_stdout()
+        lacking = f"U+{ord(error.object[error.start]):04X}"
+        terminal.complain(f"expected an output for every character, got {error.encoding}, which lacks {lacking}")
+        return exits.FAILED
     except OSError as error:
+        if _reader_left(error):
+            _silence_stdout()
+            return exits.BROKEN_PIPE
         if error.filename is not None:
             terminal.complain(f"cannot use {error.filename}: {error.strerror}")
             return exits.USAGE
@@ -124,11 +133,23 @@ def _replace_closed_outputs() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as this runs
 
 
-def _tolerate_narrow_encodings() -> None:
-    """A character that the output cannot encode becomes a question mark instead of ending the command."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+def _write_utf_8() -> None:
+    """What is piped is UTF-8, whatever the code page, and a file's name keeps its bytes. What another encoding lacks,
+    asked for with `PYTHONIOENCODING`, is an error. On a terminal and among complaints it is an escape: no reason to
+    lose the answer."""
+    is_asked_for = bool(os.environ.get("PYTHONIOENCODING"))
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        if stream.isatty() or (is_asked_for and stream is sys.stderr):
+            stream.reconfigure(errors="backslashreplace")
+        elif not is_asked_for:
+            stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+def _reader_left(error: OSError) -> bool:
+    """On Windows a pipe whose reader has gone is an invalid argument."""
+    return sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None
 
 
 def _silence_stdout() -> None:

@@ -80,9 +80,9 @@ class _Line:
         self._label = label
 
     def draw(self, done: int, total: int) -> None:
-        sys.stderr.write(f"\r{self._label} {done / total:.0%} ")
+        sys.stderr.write(f"\r{self._label} {done / total:4.0%} ")
         sys.stderr.flush()
 
     def erase(self) -> None:
-        sys.stderr.write("\r\x1b[K")
+        sys.stderr.write(f"\r{' ' * (len(self._label) + 6)}\r")  # no escape: not every console obeys them
         sys.stderr.flush()

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from pathlib import Path
 from .. import RequestError, SourceError
 from ..testing.record import RecordingProxy
 from . import exits, terminal
+
+_SLICE = 0.2 if sys.platform == "win32" else None
+"""Seconds of a wait that Ctrl-C does not end, as that for a lock on Windows."""
 
 _EPILOG = """\
 Point a program at the URL that is printed: its key is passed on to the server and not written to any file, nor is any
@@ -58,7 +62,8 @@ def run(arguments: argparse.Namespace, /) -> int:
             print(proxy.url, flush=True)
             with contextlib.suppress(KeyboardInterrupt):
                 while True:
-                    terminal.say(str(written.get()))
+                    with contextlib.suppress(queue.Empty):
+                        terminal.say(str(written.get(timeout=_SLICE)))
         while not written.empty():  # written while Ctrl-C was handled
             terminal.say(str(written.get()))
     except BrokenPipeError:

@@ -10,6 +10,9 @@ from typing import Any, TextIO
 
 import msgspec
 
+# By these a terminal of Windows says that it obeys escapes; the old console shows them as text.
+_ABLE = {"WT_SESSION", "TERM", "TERM_PROGRAM", "ANSICON", "ConEmuANSI"}
+
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 # A server's text must not move the cursor, set the title, hide what stands before it, or turn the order of what stands
@@ -25,7 +28,8 @@ _IN_JSON = {code: f"\\u{code:04x}" for code in (*_DEL_AND_C1, *_BIDI)}
 
 def has_colours(stream: TextIO, /) -> bool:
     """Whether a stream is a terminal that colours are welcome on. Source: https://no-color.org"""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    is_able = sys.platform != "win32" or not os.environ.keys().isdisjoint(_ABLE)
+    return stream.isatty() and is_able and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def visible(text: str, /) -> str:

@@ -7,15 +7,22 @@ in a process group of its own: Ctrl-C reaches the parent only, which ends the ch
 from __future__ import annotations
 
 import contextlib
-import select
+import queue
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Any
 
 _START = 60.0  # seconds; the slowest child loads a model within two
 _END = 20.0
+
+
+# A Ctrl-C goes to every process of a group.
+_ALONE: dict[str, Any] = {"process_group": 0}
+if sys.platform == "win32":
+    _ALONE = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 
 
 class ChildError(Exception):
@@ -32,12 +39,18 @@ class Child:
 
     def line(self) -> str:
         """The next line of its output."""
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], _START)
-        line = self._process.stdout.readline() if ready else b""
+        output = self._process.stdout
+        assert output is not None
+        # In a thread of its own: Windows tells of no pipe whether it can be read.
+        lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=lambda: lines.put(output.readline()), daemon=True).start()
+        try:
+            line = lines.get(timeout=_START)
+        except queue.Empty:
+            line = b""
         if not line:
             raise ChildError(f"{self._module} did not start: {self._last_error()}")
-        return line.decode().rstrip("\n")
+        return line.decode().rstrip("\r\n")
 
     def end(self) -> str:
         """Closes its standard input, waits for its end and returns the rest of its output."""
@@ -62,7 +75,7 @@ def running(module: str, /, *arguments: str) -> Iterator[Child]:
     pipe = subprocess.PIPE
     # Errors go to a file: a third pipe could fill up and stop the child. Unbuffered, so that `line` reads no further.
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, bufsize=0, process_group=0)
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, bufsize=0, **_ALONE)
         with process:
             try:
                 yield Child(module, process, errors)

@@ -7,8 +7,12 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+# The end of a service and that of a session, by the names that a system has for them.
+_ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
 
 
 @contextlib.contextmanager
@@ -18,23 +22,39 @@ def temporary_folder() -> Iterator[Path]:
     try:
         yield Path(folder.name)
     finally:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-        try:
+        with _postponed():
             folder.cleanup()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
 def exits_on_signals() -> Iterator[None]:
-    """Turns SIGTERM and SIGHUP into an exception, as Ctrl-C is one, so that the `with` blocks clean up."""
+    """Turns the end of a service or a session into an exception, as Ctrl-C is one, so that the `with` blocks clean
+    up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ends = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(end, lambda number, _: sys.exit(128 + number)) for end in ends]
+    with _handled(lambda number, _: sys.exit(128 + number), _ENDS):
+        yield
+
+
+@contextlib.contextmanager
+def _postponed() -> Iterator[None]:
+    """Puts off the signals that would end this process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pending: list[int] = []
+    with _handled(lambda number, _: pending.append(number), (signal.SIGINT, *_ENDS)):
+        yield
+    for number in pending:
+        signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def _handled(handler: Any, numbers: Iterable[int]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for end, handler in zip(ends, before, strict=True):
-            signal.signal(end, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

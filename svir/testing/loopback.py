@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import select
+import selectors
 import socket
 import ssl
+import struct
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -17,8 +20,15 @@ from typing import Self
 
 _BLOCK = 64 * 1024
 
-# Shows that the client closed the connection even while bytes of it are unread. Linux only.
-LEFT: int = getattr(select, "POLLRDHUP", 0)
+_LEFT: int = getattr(select, "POLLRDHUP", 0)
+"""Shows that the client closed the connection even while bytes of it are unread. Linux only: elsewhere the
+unread bytes hide the end, unless it is a reset."""
+
+_LOOK = 0.02
+"""Seconds between looks at a client where nothing wakes when it goes."""
+
+LINGER_NOT: bytes = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+"""SO_LINGER: on, and no seconds, so that closing resets. Two ints, on Windows two shorts."""
 
 
 class Loopback(ABC):
@@ -61,6 +71,7 @@ class Loopback(ABC):
             timeout: seconds to wait.
 
         The server notices that a client left while it reads, sends or pauses; one that half-closes counts as gone.
+        Elsewhere than on Linux the bytes of it that were not read yet hide its end, unless it is a reset.
         """
         with self._changed:
             return self._changed.wait_for(lambda: connection in self._closed, timeout)
@@ -150,14 +161,46 @@ def may_go_on(version: str, headers: HTTPMessage, /) -> bool:
     return version == "HTTP/1.1" and headers.get("Connection", "").lower() != "close"
 
 
+@contextmanager
+def not_waiting(sock: socket.socket, /) -> Iterator[None]:
+    """A call on a socket raises `BlockingIOError` where it would wait."""
+    before = sock.gettimeout()
+    sock.settimeout(0)
+    try:
+        yield
+    finally:
+        sock.settimeout(before)
+
+
+def wait_for(sock: socket.socket, events: int, peer: Peer, /) -> int:
+    """Waits until a socket to a server is ready; returns for which of the events.
+
+    Args:
+        events: of `selectors`.
+
+    Raises:
+        Gone: the client left meanwhile.
+    """
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, events)
+        while True:
+            ready = selector.select(_LOOK)
+            if peer.has_left():
+                raise Gone
+            if ready:
+                return ready[0][1]
+
+
 class Peer:
     """The client's end of a connection; any error in here is the client's."""
 
     def __init__(self, sock: socket.socket, reader: io.BufferedReader) -> None:
         self.sock = sock
         self._reader = reader
-        # A small piece must not wait until the previous one is acknowledged.
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A small piece must not wait until the one before is acknowledged. macOS takes no option for a connection that
+        # the client has ended meanwhile.
+        with suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @_blamed_on_the_client()
     def handshake(self) -> None:
@@ -194,17 +237,33 @@ class Peer:
     @_blamed_on_the_client()
     def watch(self, seconds: float) -> None:
         """Waits; raises `Gone` if the client leaves. Where `LEFT` is unknown, bytes that arrive end the wait."""
-        if LEFT:
+        if _LEFT:
             poll = select.poll()
-            poll.register(self.sock, LEFT)
+            poll.register(self.sock, _LEFT)
             if poll.poll(seconds * 1000):
                 raise Gone
             return
-        self.sock.settimeout(seconds)
-        with suppress(TimeoutError, BlockingIOError):
-            if not socket.socket.recv(self.sock, 1, socket.MSG_PEEK):  # under TLS too: the bytes below it
-                raise Gone
-        self.sock.settimeout(None)
+        until = time.monotonic() + seconds
+        while not self.has_left() and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK))
+        if self.has_left():
+            raise Gone
+
+    def has_left(self) -> bool:
+        """Whether the client ended the connection."""
+        if _LEFT:
+            poll = select.poll()
+            poll.register(self.sock, _LEFT)
+            return bool(poll.poll(0))
+        # Under TLS too: the bytes below it. A send of nothing fails once the connection is reset, or shut down here.
+        try:
+            with not_waiting(self.sock):
+                socket.socket.send(self.sock, b"")
+                return not socket.socket.recv(self.sock, 1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def _line(self) -> bytes:
         line = self._reader.readline()

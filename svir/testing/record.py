@@ -11,18 +11,18 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import select
 import socket
 import ssl
 from collections.abc import Callable
 from http.client import HTTPMessage
 from pathlib import Path
+from selectors import EVENT_READ, EVENT_WRITE
 from typing import NoReturn
 from urllib.parse import urlsplit
 
 from .answers import Answer
 from .extent import Extent
-from .loopback import LEFT, Gone, Loopback, Peer, may_go_on
+from .loopback import Gone, Loopback, Peer, may_go_on, not_waiting, wait_for
 from .secrets import Secrets, of_request
 
 _BLOCK = 64 * 2**10
@@ -216,39 +216,25 @@ def _sent(server: socket.socket, peer: Peer, data: bytes) -> bool:
     if isinstance(server, ssl.SSLSocket):  # what arrives may be a record of TLS itself
         server.sendall(data)
         return True
-    poll = _poll(server, select.POLLIN | select.POLLOUT, peer)
     rest = memoryview(data)
     while rest:
-        ready = dict(poll.poll())
-        if peer.sock.fileno() in ready:
-            raise Gone
-        if ready[server.fileno()] & ~select.POLLOUT:
+        if wait_for(server, EVENT_READ | EVENT_WRITE, peer) & EVENT_READ:
             return False
-        with contextlib.suppress(BlockingIOError):
-            rest = rest[server.send(rest, socket.MSG_DONTWAIT) :]
+        with contextlib.suppress(BlockingIOError), not_waiting(server):
+            rest = rest[server.send(rest) :]
     return True
 
 
 def _pass_answer(server: socket.socket, peer: Peer, answer: Extent) -> None:
     """Passes an answer on, until it or the connection ends."""
-    poll = _poll(server, select.POLLIN, peer)
     while not answer.done:
-        is_pending = isinstance(server, ssl.SSLSocket) and server.pending()
-        if not is_pending and peer.sock.fileno() in dict(poll.poll()):
-            raise Gone
+        if not (isinstance(server, ssl.SSLSocket) and server.pending()):
+            wait_for(server, EVENT_READ, peer)
         block = _received(server)
         if not block:
             break
         answer.feed(block)
         peer.send(block)
-
-
-def _poll(server: socket.socket, events: int, peer: Peer) -> select.poll:
-    """Polls for what the server is ready for, and for whether the client left."""
-    poll = select.poll()
-    poll.register(server, events)
-    poll.register(peer.sock, LEFT)
-    return poll
 
 
 def _received(server: socket.socket) -> bytes:

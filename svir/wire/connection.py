@@ -37,6 +37,7 @@ from urllib3.util.wait import wait_for_socket, wait_for_write
 
 from ..errors import ConnectError, ProtocolError, SvirError, TimedOut, TruncatedError, clip, words_of
 from ..settings import Limits
+from .certificates import lacking
 from .deadline import Deadline
 from .response import Head
 
@@ -69,6 +70,9 @@ _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _AT_ONCE = 2 * 65_483
 """Bytes of a head and a first block that are joined: as many as two of the largest segments of Linux's loopback."""
+
+_BARE = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_BARE.check_hostname = False  # nothing is ever sent by it
 
 _FAULTS = (OSError, HTTPError, http.client.HTTPException, UnicodeError)
 """What urllib3 and the standard library raise for a connection that cannot be made."""
@@ -171,7 +175,7 @@ class Connection(HTTPConnection):
             failure.args = (f"{failure}{self.way}",)
         raise failure
 
-    def _unconnected(self, error: Exception, place: str) -> SvirError:
+    def _unconnected(self: Any, error: Exception, place: str) -> SvirError:
         if self._refusal is not None:
             status, reason = self._refusal
             failure = ConnectError(f"the proxy refused the way to {place}: {status} {clip(reason)}".rstrip())
@@ -183,7 +187,8 @@ class Connection(HTTPConnection):
             failure = ConnectError(f"{place} does not speak TLS: is it http:// in place of https://?")
             failure.retryable = False
         else:
-            failure = ConnectError(f"no connection to {place}: {words_of(error)}")
+            hint = lacking(self.ssl_context) if isinstance(error, ssl.SSLCertVerificationError) else ""
+            failure = ConnectError(f"no connection to {place}: {words_of(error)}{hint}")
             # A certificate does not get better by asking again.
             failure.retryable = not isinstance(error, ssl.SSLCertVerificationError)
         failure.__cause__ = error
@@ -238,7 +243,7 @@ class Connection(HTTPConnection):
         except _LATER:
             return True
         except OSError:
-            pass
+            self._forget()
         return False
 
     def _innermost(self: Any) -> socket.socket:
@@ -284,6 +289,7 @@ class Connection(HTTPConnection):
             raise
         except OSError:
             # What the server said before it left is still to be read.
+            self._forget()
             self.deadline.check()
             return False
 
@@ -359,6 +365,7 @@ class Connection(HTTPConnection):
         except _LATER:
             return False  # a ticket of TLS, or a part of one
         except OSError:
+            self._forget()
             return True
         if not said or not self._standing:
             return True
@@ -407,7 +414,11 @@ class Connection(HTTPConnection):
         self.sock.settimeout(timeout)
         self._set = timeout
 
+    def _forget(self) -> None:
+        """An error of the socket is dealt with."""
+
     def _broken(self, error: OSError) -> SvirError:
+        self._forget()
         self.deadline.check()
         if _is_timeout(error):
             return self.deadline.expired()
@@ -504,6 +515,11 @@ class TLSConnection(Connection, HTTPSConnection):  # pyright: ignore
     sock: Any
 
     def connect(self) -> None:
+        if self.deadline.slice(None) is not None:
+            self.ssl_context = _patient(self.ssl_context, self.deadline)
+            if self.proxy_config is not None:
+                context = _patient(self.proxy_config.ssl_context, self.deadline)
+                self.proxy_config = self.proxy_config._replace(ssl_context=context)
         try:
             super().connect()
             if self.sock.version() is None:
@@ -529,6 +545,12 @@ class TLSConnection(Connection, HTTPSConnection):  # pyright: ignore
             sock.close()
             raise
         return sock
+
+    def _forget(self) -> None:
+        # OpenSSL notes an error for the thread, CPython 3.14 leaves it there, and the next connection that this thread
+        # reads would get it. A new TLS object clears the note.
+        if sys.version_info >= (3, 14):
+            _BARE.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO())
 
     def _unguard(self) -> None:
         guard = self.__dict__.pop("_guard", None)
@@ -558,7 +580,7 @@ def _connected(sock: socket.socket, address: Any, deadline: Deadline, addresses:
                 raise deadline.expired()
             failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if ready else errno.ETIMEDOUT
         if failed:
-            raise OSError(failed, os.strerror(failed))
+            raise _failure(failed)
         sock.settimeout(deadline.remaining())
     except BaseException:
         deadline.drop(sock)
@@ -569,15 +591,57 @@ def _connected(sock: socket.socket, address: Any, deadline: Deadline, addresses:
 
 def _writable(sock: socket.socket, deadline: Deadline, seconds: float | None) -> bool:
     """Whether a socket can be written to within a time."""
-    slice = deadline.slice(seconds)
-    while not wait_for_write(sock, slice):
-        if slice == seconds:
-            return False
+    began = deadline.elapsed()
+    left = seconds
+    while not wait_for_write(sock, deadline.slice(left)):
         deadline.check()
-        if seconds is not None:
-            seconds -= slice or 0.0
-        slice = deadline.slice(seconds)
+        if seconds is not None and (left := seconds - (deadline.elapsed() - began)) <= 0:
+            return False
     return True
+
+
+def _failure(number: int) -> OSError:
+    """Windows keeps the words for the numbers of its sockets apart from `strerror`."""
+    words: dict[int, str] = getattr(socket, "errorTab", {})
+    return OSError(number, words.get(number, "").rstrip(".") or os.strerror(number))
+
+
+def _patient(context: Any, deadline: Deadline) -> Any:
+    """A context whose handshake waits in slices. One of another class may have to verify right behind the handshake,
+    and keeps it to itself."""
+    return _Patient(context, deadline) if type(context) is ssl.SSLContext else context
+
+
+class _Patient:
+    """What urllib3 takes for a context."""
+
+    def __init__(self, context: ssl.SSLContext, deadline: Deadline) -> None:
+        vars(self).update(_context=context, _deadline=deadline)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._context, name, value)
+
+    def wrap_socket(self, sock: socket.socket, **options: Any) -> ssl.SSLSocket:
+        wrapped: ssl.SSLSocket = self._context.wrap_socket(sock, do_handshake_on_connect=False, **options)
+        try:
+            while True:
+                remaining = self._deadline.remaining()
+                timeout = self._deadline.slice(remaining)
+                wrapped.settimeout(timeout)
+                try:
+                    wrapped.do_handshake()
+                except OSError as error:
+                    if not _is_timeout(error) or timeout == remaining:
+                        raise
+                else:
+                    wrapped.settimeout(remaining)
+                    return wrapped
+        except BaseException:
+            wrapped.close()
+            raise
 
 
 def _ear(sock: socket.socket) -> Any:

@@ -12,17 +12,16 @@ import ssl
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from urllib3.connection import ProxyConfig
 from urllib3.util import parse_url
-from urllib3.util.ssl_ import create_urllib3_context
 
 from ..errors import SvirError
 from ..settings import Limits
 from .address import Address
+from .certificates import verifying
 from .connection import Connection, Silent, TLSConnection
 from .deadline import Deadline, forks
 from .framing import is_packed
@@ -60,7 +59,7 @@ class Pool:
         proxy = address.proxy
         self._proxy = parse_url(proxy.url) if proxy is not None else None
         self._forwarded = proxy.headers if proxy is not None and address.forwarded else {}
-        self._tls = ssl_context or (_verifying() if address.encrypted else None)
+        self._tls = ssl_context or (verifying() if address.encrypted else None)
         self._idle: list[Connection] = []
         self._silent = Silent(clock)
         self._users: set[int] = set()
@@ -173,12 +172,3 @@ def _end(idle: list[Connection]) -> None:
 
 def _made(address: Address, max_connections: int, ssl_context: ssl.SSLContext | None) -> Pool:
     return Pool(address, max_connections=max_connections, ssl_context=ssl_context)
-
-
-@cache
-def _verifying() -> ssl.SSLContext:
-    """Verifies certificates and names. urllib3 would make one for each connection, which takes longer than its
-    handshake."""
-    context = create_urllib3_context()
-    context.load_default_certs()
-    return context
