@@ -122,7 +122,7 @@ class Reader:
                     continue
                 turn.now = clock()
                 got = payloads[0] if isinstance(payloads, tuple) else None
-                if got.__class__ is bytes:
+                if type(got) is bytes:
                     if (template := templates.now) is not None and (text := template.text(got)):
                         self._count(1)
                         template.parts.append(text)
