@@ -394,11 +394,16 @@ class Exchange:
             return f" (asked {self._url()}{suggestion})"
         if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and address.proxy is not None:
             return f" ({address.proxy})"
-        if not failure.is_denial(status) or any(map(is_secret, (*self._sent_headers, *settings.query))):
+        if not failure.is_denial(status):
             return ""
-        if settings.passed and os.environ.get("OPENAI_API_KEY"):
-            return " (no key was sent: OPENAI_API_KEY goes to OPENAI_BASE_URL alone, not to a base_url that is passed)"
-        return " (no key was sent)"
+        # It may be the proxy that denies: squid says 403 to a place that is not allowed, tinyproxy 401 to a password.
+        way = f" (through {address.proxy})" if address.forwarded else ""
+        return way if any(map(is_secret, (*self._sent_headers, *settings.query))) else f"{way} ({self._without_key()})"
+
+    def _without_key(self) -> str:
+        if self._settings.passed and os.environ.get("OPENAI_API_KEY"):
+            return "no key was sent: OPENAI_API_KEY goes to OPENAI_BASE_URL alone, not to a base_url that is passed"
+        return "no key was sent"
 
     # The next try
 

@@ -127,3 +127,13 @@ def test_a_failure_of_a_proxy_names_its_variable(name: str, monkeypatch: pytest.
         with client_of(url, timeout=svir.Timeout(connect=0.1)) as client, pytest.raises(kind) as caught:
             client.complete("hi")
     assert str(caught.value) == said.format(proxy.url)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_denial_that_may_be_the_proxy_s_names_it(status: int) -> None:
+    no = b"HTTP/1.1 %d Who?\r\nContent-Length: 0\r\n\r\n" % status
+    with FaultServer([faults.Take(), no]) as proxy:
+        with client_of("http://example.invalid", proxy=proxy.url, api_key="secret") as client:
+            with pytest.raises(svir.AuthenticationError) as caught:
+                client.complete("hi")
+    assert str(caught.value) == f"the server answered {status}: Who? (through the proxy {proxy.url})"

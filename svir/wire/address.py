@@ -83,6 +83,11 @@ class Address(Struct, frozen=True):
         return None if any(re.match(_VERSION, part) for part in parts) else base + _USUAL + path
 
     @property
+    def forwarded(self) -> bool:
+        """Whether a proxy passes requests on as they are, in place of opening a tunnel."""
+        return self.proxy is not None and self.base.startswith("http:")
+
+    @property
     def encrypted(self) -> bool:
         """Whether TLS is spoken, to the server or to the proxy."""
         return any(url.startswith("https:") for url in (self.base, self.proxy.url if self.proxy else ""))

@@ -59,9 +59,7 @@ class Pool:
         self._place = f"{parts.scheme}://{parts.netloc}"
         proxy = address.proxy
         self._proxy = parse_url(proxy.url) if proxy is not None else None
-        self._forwards = proxy is not None and not self._encrypted
-        """Whether a proxy passes requests on as they are, in place of opening a tunnel."""
-        self._forwarded = proxy.headers if proxy is not None and self._forwards else {}
+        self._forwarded = proxy.headers if proxy is not None and address.forwarded else {}
         self._tls = ssl_context or (_verifying() if address.encrypted else None)
         self._idle: list[Connection] = []
         self._silent = Silent(clock)
@@ -107,7 +105,7 @@ class Pool:
             path: below the base URL, with its query.
         """
         url = self.address.url(path)
-        target = url if self._forwards else url[len(self._place) :]
+        target = url if self.address.forwarded else url[len(self._place) :]
         connection.head(method, target, {**headers, **self._forwarded}, limits)
 
     def response(self, connection: Connection, limits: Limits, /) -> Response:
