@@ -168,6 +168,10 @@ LIMITED: dict[str, tuple[Way, str]] = {
         lambda folder, url: through_nginx(folder, url, "client_max_body_size 1m"),
         "413 Request Entity Too Large nginx",
     ),
+    "nginx that resets": (  # it closes with the request half read
+        lambda folder, url: through_nginx(folder, url, "client_max_body_size 1m", "lingering_close off"),
+        "413 Request Entity Too Large nginx",
+    ),
     "HAProxy": (
         lambda folder, url: through_haproxy(folder, url, DENY),
         "413 Payload Too Large The request entity exceeds the maximum allowed.",
