@@ -152,6 +152,7 @@ def in_child(body: Callable[[], object]) -> int:
         os._exit(1)
 
 
+@pytest.mark.unix("forks")
 def test_a_forked_child_opens_its_own_connections_and_the_parent_keeps_its() -> None:
     with ReplayServer(echo) as server, client_of(server.url) as client:
         assert client.complete("a-b").text == "ab"
@@ -165,6 +166,7 @@ def test_a_forked_child_opens_its_own_connections_and_the_parent_keeps_its() -> 
     assert [request.connection for request in server.requests] == [1, 2, 2, 2, 1]
 
 
+@pytest.mark.unix("forks")
 @pytest.mark.parametrize("events", [1, 3])
 def test_a_stream_goes_on_in_the_parent_whatever_a_forked_child_does_with_it(events: int) -> None:
     more = threading.Event()
@@ -187,6 +189,7 @@ def test_a_stream_goes_on_in_the_parent_whatever_a_forked_child_does_with_it(eve
         assert next(stream) == stream.completion
 
 
+@pytest.mark.unix("forks")
 def test_the_end_of_a_stream_is_seen_although_a_forked_child_lives_on() -> None:
     """The child has a copy of the descriptor, so that closing the parent's ends nothing."""
     reader, writer = os.pipe()
@@ -213,7 +216,9 @@ def ask_from(client: svir.Client, question: str) -> str:
     return client.complete(question).text
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method", ["spawn", *(pytest.param(name, marks=pytest.mark.unix("forks")) for name in ("fork", "forkserver"))]
+)
 def test_a_client_is_handed_to_other_processes(method: str) -> None:
     with ReplayServer(echo) as server, client_of(server.url, api_key="a key") as client:
         assert client.complete("a-b").text == "ab"

@@ -76,7 +76,7 @@ def running(module: str, /, *arguments: str) -> Iterator[Child]:
     # Errors go to a file: a third pipe could fill up and stop the child. Unbuffered, so that `line` reads no further.
     with tempfile.TemporaryFile() as errors:
         options: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": errors, "bufsize": 0, **_ALONE}
-        process: subprocess.Popen[bytes] = subprocess.Popen(command, **options)
+        process: Any = subprocess.Popen(command, **options)
         with process:
             try:
                 yield Child(module, process, errors)

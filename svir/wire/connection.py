@@ -658,10 +658,10 @@ class _Ear:
     """The same where there is no `poll` (Windows)."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+        self._number = sock.fileno()  # which TLS takes over, and this socket has then none
 
     def poll(self, _timeout: int, /) -> Any:
-        return select.select([self._sock], [], [], 0.0)[0]
+        return select.select([self._number], [], [], 0.0)[0]
 
 
 def _is_timeout(error: OSError) -> bool:
