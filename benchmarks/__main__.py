@@ -11,7 +11,7 @@ from pathlib import Path
 from . import plots, report
 from .lab import Lab, Row
 
-NAMES = ("decode", "first", "threads", "upload", "photos", "long", "imports", "memory", "deadlines")
+NAMES = ("decode", "first", "call", "threads", "upload", "photos", "long", "imports", "memory", "waiting", "deadlines")
 ON_DEMAND = ("soak",)
 """Only when they are named."""
 

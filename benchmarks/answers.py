@@ -135,6 +135,36 @@ def _cut(data: bytes, size: int) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
+@lru_cache(maxsize=32)
+def burst(kind: str, count: int, /) -> bytes:
+    """Head and body of a streamed answer for one send, an HTTP chunk for each event."""
+    return head("live") + b"".join(sends(kind, "live", count))
+
+
+@lru_cache(maxsize=32)
+def whole(count: int, /) -> bytes:
+    """Head and body of a whole answer, in the shape of vLLM's."""
+    text = json.dumps("".join(pieces("text", count)))
+    message = f'{{"role":"assistant","content":{text},"refusal":null,"reasoning":null,"tool_calls":[]}}'
+    choice = f'{{"index":0,"message":{message},"logprobs":null,"finish_reason":"stop","stop_reason":null}}'
+    return _document(f'{_START.replace(".chunk", "")}"choices":[{choice}],{_USAGE}')
+
+
+MODELS = 8
+
+
+@lru_cache(maxsize=1)
+def models() -> bytes:
+    """Head and body of a list of models."""
+    entry = '{"id":"small-%d","object":"model","created":1795975355,"owned_by":"library","max_model_len":32768}'
+    return _document(f'{{"object":"list","data":[{",".join(entry % n for n in range(MODELS))}]}}')
+
+
+def _document(text: str) -> bytes:
+    start = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return start % len(text) + text.encode()
+
+
 STAMP_DIGITS = 20
 _STAMP = "0" * STAMP_DIGITS
 

@@ -8,12 +8,14 @@ import select
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from . import certificates
 from .arms import SAFE_ENVIRONMENT
 
 ROOT = Path(__file__).parent.parent
@@ -83,7 +85,13 @@ class Lab:
         quick: a smoke check, whose figures mean little.
         say: told what is being done.
         minutes: how long to soak.
+
+    Attributes:
+        url: where the server is.
+        tls: where it speaks TLS, and the file of its certificate; `None` without the openssl command.
     """
+
+    tls: tuple[str, str] | None = None
 
     def __init__(self, *, quick: bool, say: Callable[[str], object], minutes: float = 2.0) -> None:
         self.quick = quick
@@ -92,14 +100,19 @@ class Lab:
         self._workers: dict[tuple[str, str], Worker] = {}
 
     def __enter__(self) -> Self:
-        self._server = started([sys.executable, "-m", f"{__package__}.server"])
+        self._folder = tempfile.TemporaryDirectory()
+        file = certificates.made(Path(self._folder.name))
+        self._server = started([sys.executable, "-m", f"{__package__}.server", *([str(file)] if file else [])])
         assert self._server.stdout is not None
         self.url = f"http://127.0.0.1:{int(self._server.stdout.readline())}"
+        if file:
+            self.tls = f"https://127.0.0.1:{int(self._server.stdout.readline())}", str(file)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.dismiss()
         ended(self._server)
+        self._folder.cleanup()
 
     def dismiss(self) -> None:
         """Ends the workers."""

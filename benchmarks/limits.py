@@ -24,10 +24,10 @@ def read(base: str, form: str, /) -> Run:
     """A socket and one buffer, every byte dropped. Of events that are paced the stamps are handed on."""
     parts = urlsplit(base)
     request = _written(parts.path)
-    buffer = bytearray(_BLOCK)
     paced = parts.path.startswith("/pace/")
 
     def run(each: Each) -> None:
+        buffer = bytearray(_BLOCK)
         with socket.create_connection((parts.hostname, parts.port), timeout=60) as sock:
             sock.sendall(request)
             while got := sock.recv_into(buffer):
@@ -84,12 +84,38 @@ class _Usage(msgspec.Struct, gc=False):
     total_tokens: int = 0
 
 
-class _Chunk(msgspec.Struct, gc=False):
+class Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice]
     id: str = ""
     model: str = ""
     usage: _Usage | None = None
     error: Any = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    content: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Answer(msgspec.Struct, gc=False):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class Completion(msgspec.Struct, gc=False):
+    choices: list[_Answer]
+    id: str = ""
+    model: str = ""
+    usage: _Usage | None = None
+    error: Any = None
+
+
+class _Model(msgspec.Struct, gc=False):
+    id: str
+
+
+class Models(msgspec.Struct, gc=False):
+    data: list[_Model]
 
 
 def decoded(base: str, form: str, /) -> Run:
@@ -112,7 +138,7 @@ def decoded(base: str, form: str, /) -> Run:
 
 
 def _decoding(form: str) -> Callable[[list[bytes], Each], None]:
-    decode: Callable[[bytes], Any] = msgspec.json.Decoder(_Chunk).decode
+    decode: Callable[[bytes], Any] = msgspec.json.Decoder(Chunk).decode
 
     def text(ready: list[bytes], each: Each) -> None:
         for payload in ready:

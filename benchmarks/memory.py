@@ -1,4 +1,4 @@
-"""Memory: bytes that stay resident for each stream that waits, and for each token of an answer until it is whole."""
+"""Memory: bytes that stay resident for each token of an answer until it is whole."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from .arms import REQUEST
 from .lab import Case, Job, Lab, Row
 from .tables import Check, pivot
 
-COLUMNS = {"idle": "KiB per idle stream", "token": "KiB per token"}
+COLUMNS = {"token": "KiB per token"}
 
-Open = Callable[[], Iterator[str]]
+Open = Callable[[str], Iterator[str]]
+"""Sends a prompt, keeps nothing of it, and returns the texts of the answer."""
 
 
 def _svir(base: str) -> Open:
@@ -20,20 +21,23 @@ def _svir(base: str) -> Open:
     import svir
 
     client = svir.Client(base, model="small", api_key="none")
-    return lambda: client.stream("Why is the sky blue?").texts()
+    return lambda prompt: client.stream(prompt).texts()
 
 
 def _openai(base: str) -> Open:
     import openai
 
-    client: Any = openai.OpenAI(base_url=base, api_key="none", max_retries=0)
+    # Its own bound is a thousand connections: one more stream than that would wait for one of them to end.
+    unbound = type(openai.DEFAULT_CONNECTION_LIMITS)(max_connections=None)
+    transport = openai.DefaultHttpxClient(limits=unbound)
+    client: Any = openai.OpenAI(base_url=base, api_key="none", max_retries=0, http_client=transport)
 
-    def texts() -> Iterator[str]:
-        for chunk in client.chat.completions.create(**REQUEST):
+    def texts(stream: Any) -> Iterator[str]:
+        for chunk in stream:
             if chunk.choices and chunk.choices[0].delta.content:
                 yield chunk.choices[0].delta.content
 
-    return texts
+    return lambda prompt: texts(client.chat.completions.create(**_request(prompt)))
 
 
 def _requests(base: str) -> Open:
@@ -43,68 +47,64 @@ def _requests(base: str) -> Open:
 
     session = requests.Session()
 
-    def texts() -> Iterator[str]:
-        with session.post(f"{base}/chat/completions", json=REQUEST, stream=True, timeout=60) as response:
-            for line in response.iter_lines():
-                if line.startswith(b"data: {") and (choices := json.loads(line[6:])["choices"]):
-                    yield choices[0]["delta"].get("content") or ""
+    def texts(response: Any) -> Iterator[str]:
+        for line in response.iter_lines():
+            if line.startswith(b"data: {") and (choices := json.loads(line[6:])["choices"]):
+                yield choices[0]["delta"].get("content") or ""
 
-    return texts
+    url = f"{base}/chat/completions"
+    return lambda prompt: texts(session.post(url, json=_request(prompt), stream=True, timeout=60))
 
 
 def _httpx_sse(base: str) -> Open:
     import json
+    from contextlib import ExitStack
 
     import httpx
     import httpx_sse
 
     client = httpx.Client(timeout=60, limits=httpx.Limits(max_connections=None))
 
-    def texts() -> Iterator[str]:
-        with httpx_sse.connect_sse(client, "POST", f"{base}/chat/completions", json=REQUEST) as source:
+    def texts(source: Any, opened: ExitStack) -> Iterator[str]:
+        with opened:
             for event in source.iter_sse():
                 if event.data != "[DONE]" and (choices := json.loads(event.data)["choices"]):
                     yield choices[0]["delta"].get("content") or ""
 
-    return texts
+    def begin(prompt: str) -> Iterator[str]:
+        opened = ExitStack()
+        answer = httpx_sse.connect_sse(client, "POST", f"{base}/chat/completions", json=_request(prompt))
+        return texts(opened.enter_context(answer), opened)
+
+    return begin
 
 
-_OPENERS = {"svir": _svir, "requests + json": _requests, "httpx-sse + json": _httpx_sse, "openai": _openai}
+def _request(prompt: str) -> dict[str, Any]:
+    return {**REQUEST, "messages": [{"role": "user", "content": prompt}]}
 
 
-def job(arm: str, url: str, /, *, what: str, count: int) -> dict[str, float]:
-    """Resident bytes per stream or per token, above what the process held before."""
-    return {"bytes": (_idle if what == "idle" else _tokens)(arm, url, count) / count}
+OPENERS = {"svir": _svir, "requests + json": _requests, "httpx-sse + json": _httpx_sse, "openai": _openai}
 
 
-def _idle(arm: str, url: str, count: int) -> int:
-    begin = _OPENERS[arm](f"{url}/hold/v1")
-    held = process.resident()
-    streams = [begin() for _ in range(count)]
-    for stream in streams:
-        next(stream)
-    return process.resident() - held
-
-
-def _tokens(arm: str, url: str, count: int) -> int:
+def job(arm: str, url: str, /, *, count: int) -> dict[str, float]:
     """What grows until the whole text can be told: a list of the caller's, where the library keeps none."""
-    texts = _OPENERS[arm](f"{url}/blast/text/blocks/{count}/v1")()
+    texts = OPENERS[arm](f"{url}/blast/text/blocks/{count}/v1")("Why is the sky blue?")
     kept: list[str] = []
     keep: Callable[[str], object] = len if arm == "svir" else kept.append
     next(texts)
     held = process.resident()
     for _ in range(count - 2):
         keep(next(texts))
-    return process.resident() - held
+    return {"bytes": (process.resident() - held) / count}
 
 
 def measure(lab: Lab, /) -> list[Row]:
     def job_of(case: Case, arm: str) -> Job:
-        count = 200 if case[0] == "idle" else 20_000 if arm == "openai" else 100_000
-        return {"what": case[0], "count": count // 4 if lab.quick else count}
+        count = 20_000 if arm == "openai" else 100_000
+        return {"count": count // 4 if lab.quick else count}
 
     cases = [(what,) for what in COLUMNS]
-    return lab.take_turns("memory", _OPENERS, cases, job_of, rounds=1 if lab.quick else 3, fresh=True)
+    return lab.take_turns("memory", OPENERS, cases, job_of, rounds=1 if lab.quick else 3, fresh=True)
 
 
 def told(rows: list[Row], /) -> str:
@@ -112,5 +112,5 @@ def told(rows: list[Row], /) -> str:
 
 
 def checks(rows: list[Row], /) -> list[Check]:
-    """None: what is held for a stream is to be known, and no bound is set."""
+    """None: what is held for a token is to be known, and no bound is set."""
     return []

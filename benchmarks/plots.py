@@ -84,7 +84,7 @@ def _threads(rows: list[Row]) -> Any:
     figure.suptitle("CPU µs per token, streams at once in one process (logarithmic)")
     titles = {"rate": f"{threads.RATE} tokens a second in each", "full": "as fast as they come"}
     for panel, (name, title) in zip(panels, titles.items(), strict=True):
-        for arm, line in zip(threads.ARMS, ("-", ":", "--"), strict=True):
+        for arm, line in zip(threads.ARMS, ("-.", "-", ":", "--"), strict=True):
             of_arm = [row for row in rows if (row.case[0], row.arm) == (name, arm) and row.samples]
             points = [(int(row.case[1]), row.low("cpu") * 1e6) for row in of_arm]
             panel.plot([x for x, _ in points], [y for _, y in points], line, marker="o", color=_colour(arm), label=arm)

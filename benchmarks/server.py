@@ -7,8 +7,11 @@ What it plays is in the path, so that every library can ask for it by its base U
                                             events at a fixed rate, their text the nanosecond at which they were sent
     /hold/v1                                one event, then nothing until the client goes
     /sink/v1                                a short answer, once the request's body was thrown away
+    /whole/COUNT/v1                         a whole answer as one JSON document
+    /list/v1                                a list of models
 
-It prints its port and ends when its standard input does: it does not outlive the run.
+It prints its port, and that of the same over TLS if it was started with the file of a certificate. It ends when its
+standard input does: it does not outlive the run.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ import contextlib
 import os
 import re
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
 
-from . import answers
+from . import answers, certificates
 from .pacer import Pacer
 
 _PATIENCE = 60.0
@@ -42,6 +46,9 @@ def _gate(streams: str, run: str) -> threading.Barrier:
 
 
 def _blast(sock: socket.socket, kind: str, framing: str, count: str) -> None:
+    if framing == "burst":
+        sock.sendall(answers.burst(kind, int(count)))
+        return
     sock.sendall(answers.head(framing))
     for piece in answers.sends(kind, framing, int(count)):
         sock.sendall(piece)
@@ -70,7 +77,22 @@ def _sink(sock: socket.socket) -> None:
     _blast(sock, "text", "blocks", "4")
 
 
-_PLAYS: dict[str, Callable[..., None]] = {"blast": _blast, "pace": _pace, "hold": _hold, "sink": _sink}
+def _whole(sock: socket.socket, count: str) -> None:
+    sock.sendall(answers.whole(int(count)))
+
+
+def _list(sock: socket.socket) -> None:
+    sock.sendall(answers.models())
+
+
+_PLAYS: dict[str, Callable[..., None]] = {
+    "blast": _blast,
+    "pace": _pace,
+    "hold": _hold,
+    "sink": _sink,
+    "whole": _whole,
+    "list": _list,
+}
 
 
 def _request(sock: socket.socket) -> list[str]:
@@ -91,17 +113,19 @@ def _request(sock: socket.socket) -> list[str]:
 def _discard(sock: socket.socket, left: int) -> bool:
     """Whether as many bytes came; they are not kept."""
     buffer = bytearray(_BUFFER if left > 0 else 0)
+    flags = 0 if isinstance(sock, ssl.SSLSocket) else _TRUNCATE
     while left > 0:
-        got = sock.recv_into(buffer, min(left, _BUFFER), _TRUNCATE)
+        got = sock.recv_into(buffer, min(left, _BUFFER), flags)
         if not got:
             return False
         left -= got
     return True
 
 
-def _serve(sock: socket.socket) -> None:
-    with sock, contextlib.suppress(OSError, threading.BrokenBarrierError):
+def _serve(sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+    with contextlib.ExitStack() as open_, contextlib.suppress(OSError, threading.BrokenBarrierError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock = open_.enter_context(sock if tls is None else tls.wrap_socket(sock, server_side=True))
         while path := _request(sock):
             name, *options = path
             _PLAYS[name](sock, *options)
@@ -109,18 +133,19 @@ def _serve(sock: socket.socket) -> None:
                 break
 
 
-def _accept(listener: socket.socket) -> None:
+def _accept(listener: socket.socket, tls: ssl.SSLContext | None) -> None:
     while True:
         sock, _ = listener.accept()
-        threading.Thread(target=_serve, args=(sock,), daemon=True).start()
+        threading.Thread(target=_serve, args=(sock, tls), daemon=True).start()
 
 
 def main() -> None:
-    """Serves until standard input ends."""
+    """Serves until standard input ends: `python -m benchmarks.server [CERTIFICATE]`."""
     threading.stack_size(2**18)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
-    threading.Thread(target=_accept, args=(listener,), daemon=True).start()
-    print(listener.getsockname()[1], flush=True)
+    for tls in (None, *map(certificates.server, sys.argv[1:])):
+        listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+        threading.Thread(target=_accept, args=(listener, tls), daemon=True).start()
+        print(listener.getsockname()[1], flush=True)
     sys.stdin.read()
     os._exit(0)
 

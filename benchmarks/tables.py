@@ -94,9 +94,9 @@ def find(rows: Iterable[Row], case: Case, arm: str, /) -> Row | None:
     return next((row for row in rows if (row.case, row.arm) == (case, arm) and row.samples), None)
 
 
-def ratio(rows: list[Row], case: Case, arm: str, other: str, figure: str, /) -> float | None:
-    """The minimum of one arm's figure to that of another."""
+def ratio(rows: list[Row], case: Case, arm: str, other: str, figure: str, /, *, best: Best = min) -> float | None:
+    """One arm's figure to that of another, of each the best."""
     one, two = find(rows, case, arm), find(rows, case, other)
-    if one is None or two is None or not two.low(figure):
+    if one is None or two is None or not (base := best(two.all(figure))):
         return None
-    return one.low(figure) / two.low(figure)
+    return best(one.all(figure)) / base

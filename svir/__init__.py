@@ -25,6 +25,29 @@ fail     `SvirError`, and below it:
 watch    `RequestInfo`, `ResponseInfo`, `ErrorInfo`, which the hooks of a client are given; `Model` is what it lists
 
 `svir.testing` has servers for tests, `svir.probe` finds out what a server really does.
+
+A call, hop by hop. Data goes down by arguments and comes back by generators; nothing is read before the caller asks for
+the next event.
+
+    Client.stream     messages, options -> fields      checked, with the client's defaults
+    exchange.py       fields            -> Response    tries, until an answer begins
+    request/          fields            -> Body        its length in bytes, exact, and its blocks
+    wire/             Body              -> Response    status, headers, blocks
+    answer/sse.py     blocks            -> payloads
+    answer/chunks.py  payload           -> Chunk       only the fields that are used
+    answer/turn.py    Chunk             -> events      the answer so far, which outlives a failure
+    Stream.__next__                     -> Event       the next one, and last the `Completion`
+
+The same word for the same thing, in names, errors and docs:
+
+fields      a request as plain data         body        its bytes, in segments of known length
+exchange    one call, from its first try to its end
+deadline    what bounds the waits of a call in time, and ends them on cancel
+response    the HTTP answer: status, headers, body
+block       bytes as they come              payload     the data of one server-sent event
+chunk       one decoded payload             carrier     a field in which a piece of the answer is streamed
+event       what the caller gets            turn        the answer as it grows
+completion  the answer as a value
 """
 
 from collections.abc import Mapping, Sequence  # noqa: F401 - type hints of the public classes are read here

@@ -6,7 +6,9 @@ import os
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
+
+from msgspec import structs
 
 from .answer import models
 from .errors import RequestError, SvirError
@@ -17,7 +19,7 @@ from .request import options as request_options
 from .request.messages import Messages, as_list
 from .request.options import Options
 from .schema import json_schema
-from .settings import Cancel, Limits, Retry, Timeout
+from .settings import Cancel, Limits, Retry, Timeout, check_argument
 from .stream import Stream
 from .wire import address
 from .wire.headers import Headers, check, conceal, distinct
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm  # type checkers bring it along
 
-    from .run import Run
+    from .tools import Run
 
     class _Beside(TypedDict, total=False):
         """What a call takes beside the options."""
@@ -39,6 +41,22 @@ if TYPE_CHECKING:
         tap: Callable[[bytes], object] | None
         extra: Mapping[str, Any] | None
 
+    class _Replaced(TypedDict, total=False):
+        """What may differ between clients that share their connections."""
+
+        api_key: str | Callable[[], str] | None
+        model: str | None
+        headers: Mapping[str, str] | None
+        query: Mapping[str, str] | None
+        timeout: Timeout
+        retry: Retry
+        strict: bool
+        think_tags: bool
+        limits: Limits
+        on_request: Callable[[RequestInfo], object] | None
+        on_response: Callable[[ResponseInfo], object] | None
+        on_error: Callable[[ErrorInfo], object] | None
+
     class _Parsing(Options, _Beside, total=False):
         stream: bool
 
@@ -47,6 +65,11 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+_OF_THE_CONNECTIONS = ("base_url", "proxy", "ssl_context", "max_connections")
+"""Arguments that clients which share their connections have in common."""
+_CHECKED = frozenset({"model", "timeout", "retry", "strict", "think_tags", "limits"})
+"""Attributes that may be set, and are looked at when they are."""
 
 
 class Client:
@@ -64,14 +87,16 @@ class Client:
         model: the model's id, as the server lists it; without one the field is not sent.
         headers: more headers of each request, such as `api-key` for Azure; not those that frame it, such as
             `Content-Length`.
+        query: what stands behind the path of each request, such as `{"api-version": "2024-10-21"}` for Azure's older
+            URLs; a value whose name speaks of a key or a token is shown nowhere, as in headers.
         timeout: time limits in seconds; see `svir.Timeout`.
         retry: what happens when a request fails before its first event; see `svir.Retry`.
         strict: raise for every breach of the protocol instead of listing it in `Completion.repairs`, and never leave
             out an optional field that the server refuses.
         think_tags: whether `<think>` in the text marks reasoning.
         max_connections: idle connections kept; more calls at once open connections of their own.
-        proxy: a proxy's URL; by default the environment decides (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`), never for a
-            loopback host.
+        proxy: the URL of an http or https proxy, "" for none; by default the environment decides (`HTTP_PROXY`,
+            `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`), never for a loopback host.
         ssl_context: for https; the default verifies certificates and names.
         limits: bounds on what an answer may cost; see `svir.Limits`.
         on_request: called before each try of a request leaves.
@@ -82,12 +107,21 @@ class Client:
             call, and comes out of it.
 
     Raises:
-        RequestError: the URL, the key or a header is wrong as it stands.
+        RequestError: an argument is of a wrong type, or the URL, the key, a header, the query or a proxy is wrong as
+            it stands.
 
-    `model`, `timeout`, `retry`, `strict`, `think_tags` and `limits` are attributes, and may be set between two calls.
+    `model`, `timeout`, `retry`, `strict`, `think_tags` and `limits` are attributes, and may be set between two calls;
+    `replace` makes a client that differs in these or others and shares the connections.
 
     Source: OpenAI's API reference, chat completions and models; RFC 6750, 2.1 (the key).
     """
+
+    model: str | None
+    timeout: Timeout
+    retry: Retry
+    strict: bool
+    think_tags: bool
+    limits: Limits
 
     def __init__(
         self,
@@ -96,6 +130,7 @@ class Client:
         api_key: str | Callable[[], str] | None = None,
         model: str | None = None,
         headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
         timeout: Timeout = Timeout(),
         retry: Retry = Retry(),
         strict: bool = False,
@@ -108,36 +143,114 @@ class Client:
         on_response: Callable[[ResponseInfo], object] | None = None,
         on_error: Callable[[ErrorInfo], object] | None = None,
     ) -> None:
-        self.model = model
-        self.timeout = timeout
-        self.retry = retry
-        self.strict = strict
-        self.think_tags = think_tags
-        self.limits = limits
-        self._hooks = Hooks(on_request, on_response, on_error)
         self._refused: dict[Any, set[str]] = {}
         """Optional fields that the server is known to refuse, by model."""
         self._sleep: Callable[[float], object] | None = None
         self._jitter: Callable[[], float] | None = None
+        self._passed = base_url is not None
+        """Whether the base URL was passed, so that the key of the environment is not for it."""
+        self._hooks = Hooks()
         try:
             if base_url is None:
                 base_url = os.environ.get("OPENAI_BASE_URL")
                 if not base_url:
                     raise RequestError("expected a base URL, or OPENAI_BASE_URL in the environment")
                 api_key = os.environ.get("OPENAI_API_KEY") or None if api_key is None else api_key
-            self._api_key = api_key
-            self._headers = distinct(headers or {})
-            check(self._headers)
+            self._set(
+                {
+                    "api_key": api_key,
+                    "model": model,
+                    "headers": headers,
+                    "query": query,
+                    "timeout": timeout,
+                    "retry": retry,
+                    "strict": strict,
+                    "think_tags": think_tags,
+                    "limits": limits,
+                    "on_request": on_request,
+                    "on_response": on_response,
+                    "on_error": on_error,
+                }
+            )
+            check_argument("base_url", base_url)
+            check_argument("proxy", proxy)
+            check_argument("max_connections", max_connections)
+            if max_connections < 0:
+                raise RequestError(f"expected max_connections from 0, got {max_connections}")
+            _check_tls(ssl_context)
             where = address.parse(base_url, proxy)
             self._pool = Pool(where, max_connections=max_connections, ssl_context=ssl_context)
+            self._pool.join(self)
         except RequestError as error:
             conceal((), error)
             failure = error
         else:
             return
         # Raised out here, where no variable holds a secret that a traceback would keep.
-        del self, base_url, api_key, headers, proxy
+        del self, base_url, api_key, headers, query, proxy
         raise failure
+
+    def _set(self, given: Mapping[str, Any], /) -> None:
+        """Takes arguments over, once they are known to be right.
+
+        Raises:
+            RequestError: one is not.
+        """
+        for name, value in given.items():
+            if name == "api_key":
+                if value is not None and not callable(value):
+                    check(_authorization(value, "api_key"))
+                self._api_key = value
+            elif name == "query":
+                self._query = address.query(value)
+            elif name == "headers":
+                check_argument(name, value)
+                check(value or {})
+                self._headers = distinct(value or {})
+            elif name in Hooks.__struct_fields__:
+                check_argument(name, value)
+                self._hooks = structs.replace(self._hooks, **{name: value})
+            elif name in _CHECKED:
+                setattr(self, name, value)
+            else:
+                raise TypeError(f"expected arguments of svir.Client, got {name!r}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _CHECKED:
+            check_argument(name, value)
+        super().__setattr__(name, value)
+
+    def replace(self, **changes: Unpack[_Replaced]) -> Self:
+        """A client that differs in what is given, and shares the connections of this one; also `copy.replace`.
+
+        Args:
+            changes: all that the constructor takes but what the connections are made from: `base_url`, `proxy`,
+                `ssl_context` and `max_connections`. What is not given is as it is here now; `headers` and `query` are
+                taken as they are, not added.
+
+        Raises:
+            RequestError: as by the constructor; or one of those four is given.
+
+        Either client may be closed or dropped first: the idle connections end with the last.
+        """
+        other = self.__class__.__new__(self.__class__)
+        vars(other).update(vars(self))
+        try:
+            for name in _OF_THE_CONNECTIONS:
+                if name in changes:
+                    raise RequestError(f"expected no {name}: a copy shares its connections; another needs a new Client")
+            other._set(changes)
+        except RequestError as error:
+            conceal((), error)
+            failure = error
+        else:
+            self._pool.join(self)
+            self._pool.join(other)
+            return other
+        del changes
+        raise failure
+
+    __replace__ = replace
 
     def __repr__(self) -> str:
         return f"Client({self._pool.address.base!r}, model={self.model!r})"
@@ -149,8 +262,13 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends idle connections. The client can go on: it opens new ones."""
-        self._pool.close()
+        """Ends idle connections, unless another client shares them (see `replace`) that is neither closed nor dropped.
+        The client can go on: it opens new ones."""
+        self._pool.leave(self)
+
+    def __del__(self) -> None:
+        if "_pool" in vars(self):
+            self._pool.leave(self)
 
     def stream(
         self,
@@ -274,12 +392,12 @@ class Client:
             options: all else that `stream` takes. A `tool_choice` that forces a call holds for the first answer only.
 
         Returns:
-            An iterator of events with the conversation as `messages`; see `svir.run.Run` for what it raises.
+            An iterator of events with the conversation as `messages`; see `svir.tools.Run` for what it raises.
 
         Raises:
             RequestError: a tool is none, two have one name, or `max_rounds` is below 1; nothing was sent.
         """
-        from .run import Run
+        from .tools import Run
 
         return Run(self, as_list(messages), tools, max_rounds=max_rounds, executor=executor, options=options)
 
@@ -340,9 +458,12 @@ class Client:
     ) -> Exchange:
         if not isinstance(cancel, Cancel | None):
             raise RequestError(f"expected a svir.Cancel as cancel, got {cancel.__class__.__name__}")
+        self._pool.join(self)
         settings = Settings(
             self._pool,
             self._all_headers,
+            query=self._query,
+            passed=self._passed,
             timeout=self.timeout,
             retry=self.retry,
             limits=self.limits,
@@ -370,8 +491,26 @@ class Client:
 
     def _all_headers(self) -> Headers:
         headers = Headers({"User-Agent": "svir", "Accept-Encoding": "identity", **self._headers})
-        key = self._api_key() if callable(self._api_key) else self._api_key
-        if key is not None:
-            headers["Authorization"] = f"Bearer {key}"
-            check({"Authorization": headers["Authorization"]})
-        return headers
+        if callable(self._api_key):
+            given = _authorization(self._api_key(), "what the api_key function returns")
+            check(given)
+            return Headers({**headers, **given})
+        return headers if self._api_key is None else Headers({**headers, **_authorization(self._api_key, "api_key")})
+
+
+def _check_tls(context: object) -> None:
+    if not isinstance(context, ssl.SSLContext | None):
+        raise RequestError(f"expected an ssl.SSLContext or None as ssl_context, got {context.__class__.__name__}")
+
+
+def _authorization(key: object, place: str) -> Headers:
+    """The header that sends a key.
+
+    Raises:
+        RequestError: it is none.
+    """
+    if not isinstance(key, str):
+        raise RequestError(f"expected a string as {place}, got {key.__class__.__name__}")
+    if not key.strip():
+        raise RequestError(f"expected a key as {place}, got an empty one; without api_key none is sent")
+    return Headers({"Authorization": f"Bearer {key}"})

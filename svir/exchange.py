@@ -12,10 +12,12 @@ import contextlib
 import email.utils
 import logging
 import math
+import os
 import random
 import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from http import HTTPStatus
 from itertools import count
 from typing import Any
 
@@ -41,9 +43,9 @@ from .request import options
 from .request.body import Body
 from .request.sources import Sources
 from .settings import Cancel, Limits, Retry, Timeout
-from .wire.address import without_query
+from .wire.address import Query, without_query
 from .wire.deadline import Deadline
-from .wire.headers import Headers, distinct
+from .wire.headers import Headers, distinct, is_secret
 from .wire.pool import Pool
 from .wire.response import Response
 
@@ -63,6 +65,8 @@ _PERHAPS_JSON = r"\A\Z|json|\Atext/plain\Z|octet-stream"
 
 _ADVICE = {"true": True, "false": False}
 """What `x-should-retry` says (OpenAI)."""
+_MISPLACED = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+"""What may mean that the base URL is a wrong one."""
 
 _calls = count(1)
 
@@ -80,6 +84,8 @@ class Settings(Struct, frozen=True):
 
     Args:
         headers: returns the headers of a try, the key among them.
+        query: goes behind the path of every request.
+        passed: whether the base URL was passed, so that the key of the environment is not for it.
         refused: the optional fields that the server is known to refuse, by model; what is learnt is added.
         sleep: waits between two tries, in place of the clock.
         jitter: a random number from 0 up to 1; half of each wait is random, so that clients do not come back in step.
@@ -87,6 +93,8 @@ class Settings(Struct, frozen=True):
 
     pool: Pool
     headers: Callable[[], Headers]
+    query: Query = Query()
+    passed: bool = True
     timeout: Timeout = Timeout()
     retry: Retry = Retry()
     limits: Limits = Limits()
@@ -286,21 +294,22 @@ class Exchange:
         method, length = ("GET", 0) if body is None else ("POST", body.length)
         self._size = length
         framing = {} if body is None else {"Content-Type": JSON, "Content-Length": str(length)}
-        self._sent_headers = distinct({"Accept": self._wanted, **settings.headers(), **framing})
+        self._sent_headers = distinct({"Host": pool.host, "Accept": self._wanted, **settings.headers(), **framing})
         self._announce(method, length)
         deadline.begin()
         connection = pool.connection(deadline)
         try:
             self._reused = connection.reused
-            pool.request(connection, method, self._path, self._sent_headers, settings.limits)
+            pool.request(connection, method, self._path + settings.query.sent, self._sent_headers, settings.limits)
             self._upload(connection, body)
+            body = None  # nothing of it is held while the answer is waited for
             response = pool.response(connection, settings.limits)
         except BaseException:
             self._stale = connection.reused and not connection.answered
             deadline.shut()
             connection.close()
             raise
-        logger.debug("%s %s: %s", method, pool.address.url(self._path), response.status)
+        logger.debug("%s %s: %s", method, self._url(), response.status)
         media_type = response.media_type
         if not failure.is_success(response.status) or (
             media_type != self._wanted and not self._may_be_json(media_type)
@@ -359,6 +368,7 @@ class Exchange:
             retry_after=asked_delay(response.headers, time.time()),
             again=_ADVICE.get(response.headers.get("x-should-retry", "").lower()),
         )
+        error.args = (f"{error}{self._hint(response.status)}",)
         error.request_id = response.request_id
         return error
 
@@ -374,6 +384,26 @@ class Exchange:
         )
         error.request_id = response.request_id
         return error
+
+    def _hint(self, status: int) -> str:
+        """What the caller may have set wrong, where a status may mean that."""
+        settings, address = self._settings, self._settings.pool.address
+        if status in _MISPLACED:
+            other = address.other(self._path)
+            suggestion = f"; {'without' if address.has_v1 else 'with'} /v1 it would be {other}" if other else ""
+            return f" (asked {self._url()}{suggestion})"
+        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and address.proxy is not None:
+            return f" ({address.proxy})"
+        if not failure.is_denial(status):
+            return ""
+        # It may be the proxy that denies: squid says 403 to a place that is not allowed, tinyproxy 401 to a password.
+        way = f" (through {address.proxy})" if address.forwarded else ""
+        return way if any(map(is_secret, (*self._sent_headers, *settings.query))) else f"{way} ({self._without_key()})"
+
+    def _without_key(self) -> str:
+        if self._settings.passed and os.environ.get("OPENAI_API_KEY"):
+            return "no key was sent: OPENAI_API_KEY goes to OPENAI_BASE_URL alone, not to a base_url that is passed"
+        return "no key was sent"
 
     # The next try
 
@@ -416,9 +446,13 @@ class Exchange:
 
     # What others see of it
 
+    def _url(self) -> str:
+        """Where the request goes, without the secrets of its query."""
+        return self._settings.pool.address.url(self._path) + self._settings.query.shown
+
     def _cleaned(self, error: BaseException) -> None:
         if isinstance(error, SvirError):
-            self._settings.pool.conceal(error, self._sent_headers)
+            self._settings.pool.conceal(error, self._sent_headers, self._settings.query.secrets())
 
     def _ends(self) -> bool:
         """Whether this is the end of the call, and nobody reported it before."""
@@ -436,7 +470,7 @@ class Exchange:
                 call=next(_calls),
                 attempt=0,
                 method=method,
-                url=self._settings.pool.address.url(self._path),
+                url=self._url(),
                 model=fields.get("model"),
                 options={name: value for name, value in fields.items() if isinstance(value, int | float)},
             )

@@ -14,7 +14,7 @@ class RequestInfo(Struct, frozen=True, kw_only=True):
         call: a number for the call (one `stream`, `complete`, `models`, or round of `run`), unique in this process.
         attempt: how many times the call was sent, from 1.
         method: "POST" for a chat, "GET" for the list of models.
-        url: the whole URL.
+        url: the whole URL; stars stand for what looks secret in its query.
         model: as the request names it, `None` when it names none.
         bytes: the length of the body, 0 without one.
         options: those that are numbers or switches: temperature, max_tokens, seed, stream, ...

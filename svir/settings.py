@@ -1,7 +1,11 @@
-"""What a caller sets for a client or a call: time limits, retries, bounds on an answer, and a token to cancel."""
+"""What a caller sets for a client or a call: time limits, retries, bounds on an answer, and a token to cancel.
+
+Values of a wrong type are refused where they are set (`check_argument`), and not where they would be used.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -106,6 +110,57 @@ class Limits(Struct, frozen=True, kw_only=True):
 def _check_number(name: str, value: Any, expected: str) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
         raise RequestError(f"expected {expected} for {name}, got {value!r}")
+
+
+def check_argument(name: str, value: object, /) -> None:
+    """Whether an argument of a client is of its type. No value is in any message but a plain number's, which shows what
+    was meant.
+
+    Raises:
+        RequestError: it is not.
+    """
+    kinds, expected, cure = _KINDS[name]
+    if kinds is None:
+        good = value is None or callable(value)
+    else:
+        good = isinstance(value, kinds) and isinstance(value, bool) is (kinds is bool)
+    if not good:
+        is_number = isinstance(value, int | float)
+        shown = f" (for example {cure(value)})" if cure is not None else ""
+        raise RequestError(
+            f"expected {expected} as {name}, got {value if is_number else value.__class__.__name__}{shown}"
+        )
+
+
+def _as_timeout(value: object) -> str:
+    return f"svir.Timeout(total={value if isinstance(value, int | float) else 30})"
+
+
+def _as_retry(value: object) -> str:
+    tries = value + 1 if isinstance(value, int) and value >= 0 else 3
+    return f"svir.Retry(attempts={tries})"
+
+
+def _as_limits(value: object) -> str:
+    return "svir.Limits(answer=2**20)"
+
+
+# Argument -> its type, `None` for a function; the type in words; how what was meant is written.
+_KINDS: dict[str, tuple[Any, str, Callable[[object], str] | None]] = {
+    "base_url": (str, "a string", None),
+    "model": (str | None, "a string or None", None),
+    "headers": (Mapping | None, "a mapping or None", None),
+    "timeout": (Timeout, "a svir.Timeout", _as_timeout),
+    "retry": (Retry, "a svir.Retry", _as_retry),
+    "limits": (Limits, "a svir.Limits", _as_limits),
+    "strict": (bool, "True or False", None),
+    "think_tags": (bool, "True or False", None),
+    "max_connections": (int, "a whole number", None),
+    "proxy": (str | None, "a string or None", None),
+    "on_request": (None, "a function or None", None),
+    "on_response": (None, "a function or None", None),
+    "on_error": (None, "a function or None", None),
+}
 
 
 class Interruptible(Protocol):

@@ -1,25 +1,42 @@
-"""Functions as tools: what a model is told of them, and how its arguments become theirs; stands on the public names."""
+"""Functions as tools, and the loop that calls them.
+
+`tool` and `Tool` describe a function to the model and turn the arguments of a call into the function's own; `Run` is
+the loop behind `Client.run`: it sends the conversation, calls what the model asks for, and sends the results.
+"""
 
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from types import FunctionType, MethodType
-from typing import Annotated, Any, TypeVar, get_args, get_origin, overload
+from types import FunctionType, MethodType, TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, overload
 
 import msgspec
 from msgspec import Meta, Struct
 
-from . import RequestError, ToolCall, json_schema
-from .schema import field_type
+from .errors import Cancelled, OutputError, RequestError, RoundsError
+from .events import Completion, Event, Text, ToolCall, ToolResult
+from .request.messages import tool_result
+from .schema import field_type, json_schema
+from .settings import Cancel
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+    from .client import Client
+
+logger: logging.Logger = logging.getLogger("svir")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MARK = "__svir_tool__"
+_NO_RESULT = "error: this call was not run"
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):[ \t]*$", re.MULTILINE)
 _ENTRY = re.compile(r"^(\w+(?:, *\w+)*)(?: *\([^\n]*?\))?:(.*(?:\n(?:[ \t].*|[ \t]*$))*)", re.MULTILINE)
 
@@ -41,36 +58,36 @@ def tool(function: Any = None, /, **settings: Any) -> Any:
 
     Its schema comes from its annotations, its description from its docstring, and those of its parameters from
     `msgspec.Meta(description=...)` or the docstring's `Args:`. A parameter with a default is optional. `Client.run`
-    takes functions without the mark, too: it is for settings, and for hearing of a mistake at once. A method is marked
-    in its class, below `@classmethod` and `@staticmethod`; the tool is the method of an object: `tools=[shop.price]`.
+    also takes functions without the mark: it is for settings, and to raise for a mistake at once. A method is marked in
+    its class, below `@classmethod` and `@staticmethod`; the tool is the method of an object: `tools=[shop.price]`.
 
     Args:
-        name: 1 to 64 letters, digits, _ and -; by default that of the function.
+        name: 1 to 64 letters, digits, _ and -; by default the function's.
         description: in place of the docstring's.
-        strict: whether the server is to hold the arguments to the schema; not every server knows the field, and the
-            schema then has to be expressible, see `svir.json_schema`.
+        strict: whether the server must enforce the schema on the arguments; not every server knows the field, and not
+            every schema can be enforced, see `svir.json_schema`.
 
     Raises:
-        RequestError: a parameter has no type, or one without a schema; it cannot be given by keyword; the function is a
-            coroutine or a generator, has no usable name, or cannot keep the mark.
+        RequestError: a parameter has no type, or one without a schema; it cannot be passed by keyword; the function is
+            a coroutine or a generator, has no usable name, or does not accept the mark.
     """
 
     def marked(function: F) -> F:
         if isinstance(function, staticmethod | classmethod):
-            raise RequestError("expected svir.tool below @staticmethod and @classmethod, got it above")
+            raise RequestError("put @svir.tool below @staticmethod and @classmethod, not above")
         Tool(_bound(function), **settings)
         try:
             setattr(function, _MARK, settings)
         except AttributeError as error:
             got = function.__class__.__name__
-            raise RequestError(f"expected a function that keeps a mark, got a {got} (mark it in its class)") from error
+            raise RequestError(f"cannot mark a {got} as a tool; mark the function in its class") from error
         return function
 
     return marked if function is None else marked(function)
 
 
 def _bound(function: Any) -> Any:
-    """A function as it will be called: one that is marked in the body of a class gets its `self` later."""
+    """The function as it will be called: one that is marked in the body of a class is bound to its object later."""
     outer = getattr(function, "__qualname__", "").rpartition(".")[0]
     if not isinstance(function, FunctionType) or not outer or outer.endswith("<locals>"):
         return function
@@ -89,7 +106,7 @@ class Tool:
         name, description, strict: see `tool`.
 
     Attributes:
-        function, name, description, strict: what was given, or what the function itself says.
+        function, name, description, strict: as passed, or as the function itself has them.
         parameters: the JSON Schema of its parameters.
 
     Raises:
@@ -107,7 +124,7 @@ class Tool:
     ) -> None:
         if not callable(function):
             got = function.__class__.__name__
-            raise RequestError(f"expected functions as tools, got {got}: a call of it could not be carried out")
+            raise RequestError(f"expected a function as a tool, got {got}")
         self.function: Callable[..., Any] = function
         self.name: str = str(getattr(function, "__name__", "")) if name is None else name
         summary, documented = _documented(_docstring(function))
@@ -131,17 +148,17 @@ class Tool:
         """The arguments of a call as the function takes them, defaults included.
 
         Args:
-            call: one of this tool; its name is not looked at.
+            call: a call of this tool; its name is not checked.
 
         Raises:
-            OutputError: they are no JSON, or not what the function takes; an unknown one is refused.
+            OutputError: they are no JSON, or not what the function takes, or one is unknown.
         """
-        given = call.parse(self._arguments)
-        return {name: getattr(given, name) for name in given.__struct_fields__}
+        arguments = call.parse(self._arguments)
+        return {name: getattr(arguments, name) for name in arguments.__struct_fields__}
 
 
 def as_tool(function: Callable[..., Any], /) -> Tool:
-    """A function as a tool, with the settings that `tool` left on it.
+    """A function as a tool, with the settings that `tool` attached to it.
 
     Raises:
         RequestError: as `tool`.
@@ -150,7 +167,7 @@ def as_tool(function: Callable[..., Any], /) -> Tool:
 
 
 def _docstring(function: Any) -> str:
-    """The function's own: a partial has that of its class, a class that of its base."""
+    """The function's own docstring: a partial would show that of its class, a class that of its base."""
     if isinstance(function, partial):
         function = function.func
     doc = function.__dict__.get("__doc__") if isinstance(function, type) else inspect.getdoc(function)
@@ -158,7 +175,7 @@ def _docstring(function: Any) -> str:
 
 
 def _documented(doc: str) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the function, and of each parameter."""
+    """The description of the function in a docstring, and that of each parameter."""
     summary, *sections = _SECTION.split(doc)
     parameters: dict[str, str] = {}
     for title, section in zip(sections[::2], sections[1::2], strict=True):
@@ -176,19 +193,19 @@ def _arguments(function: Callable[..., Any], name: str, documented: Mapping[str,
     try:
         parameters = inspect.signature(function, eval_str=True).parameters.values()
     except (TypeError, ValueError, NameError) as error:
-        raise RequestError(f"expected a signature with types for tool {name!r}, got none: {error}") from error
+        raise RequestError(f"the signature of tool {name!r} cannot be read: {error}") from error
     fields = [_field(parameter, name, documented.get(parameter.name)) for parameter in parameters]
     module = getattr(function, "__module__", None)
     try:
         return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True, module=module)
-    except RuntimeError as error:  # two underscores at the beginning are Python's
-        raise RequestError(f"expected other names of parameters for tool {name!r}, got {error}") from error
+    except RuntimeError as error:  # names that begin with two underscores
+        raise RequestError(f"a parameter of tool {name!r} has a name that cannot be used: {error}") from error
 
 
 def _field(parameter: inspect.Parameter, tool: str, description: str | None) -> tuple[str, Any] | tuple[str, Any, Any]:
     hint, default = parameter.annotation, parameter.default
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise RequestError(f"expected parameters that can be given by name for tool {tool!r}, got {parameter}")
+        raise RequestError(f"expected parameters that can be passed by keyword for tool {tool!r}, got {parameter}")
     if hint is parameter.empty:
         raise RequestError(f"expected a type for each parameter of tool {tool!r}, got none for {parameter.name}")
     hint = field_type(hint)
@@ -201,3 +218,180 @@ def _field(parameter: inspect.Parameter, tool: str, description: str | None) -> 
     if default is None or isinstance(default, str | int | float | Enum):
         return parameter.name, hint, default
     return parameter.name, hint, msgspec.field(default_factory=lambda: default)
+
+
+# The loop
+
+
+class Run:
+    """The events of a conversation in which the model calls functions: those of each answer, and a `ToolResult` after
+    each call. The last event is the `Completion` of the answer that called nothing.
+
+    `Client.run` makes it. Nothing is sent before the first event is requested.
+
+    Args:
+        messages: the conversation so far. It can be sent at any time: a call that has not been run, because the loop
+            was left or has not come to it, has a result that says so, and arguments that are no JSON object are
+            replaced by `{}`.
+
+    Iterating raises:
+        RoundsError: the last of `max_rounds` answers still called functions. Its calls were run.
+        SvirError: whatever `Client.stream` and its iteration raise.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        messages: Iterable[Mapping[str, Any]],
+        tools: Sequence[Callable[..., Any]],
+        /,
+        *,
+        max_rounds: int,
+        executor: Executor | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        if max_rounds < 1:
+            raise RequestError(f"expected max_rounds of at least 1, got {max_rounds}")
+        self.messages: list[Mapping[str, Any]] = list(messages)
+        by_name = _by_name(tools)
+        results = partial(_results, tools=by_name, executor=executor, cancel=options.get("cancel"))
+        options = {**options, "tools": [tool.as_dict() for tool in by_name.values()]}
+        self._events = _rounds(client, self.messages, options, results, max_rounds)
+        self._failure: BaseException | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return next(self._events)
+        except StopIteration:
+            raise
+        except BaseException as failure:
+            self._failure = failure
+            raise
+
+    def texts(self) -> Iterator[str]:
+        """Only the text of the answers, piece by piece; other events are skipped."""
+        for event in self:
+            if type(event) is Text:
+                yield event.text
+
+    def close(self) -> None:
+        """Ends the loop, and the answer that is being received. May be called again."""
+        self._events.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _by_name(functions: Sequence[Callable[..., Any]]) -> dict[str, Tool]:
+    if callable(functions) or not isinstance(functions, Iterable):
+        raise RequestError(f"expected a list of functions as tools, got {functions.__class__.__name__}")
+    tools: dict[str, Tool] = {}
+    for tool in map(as_tool, functions):
+        if tool.name in tools:
+            raise RequestError(f"expected tools of different names, got two named {tool.name!r}")
+        tools[tool.name] = tool
+    return tools
+
+
+def _rounds(
+    client: Client,
+    messages: list[Mapping[str, Any]],
+    options: dict[str, Any],
+    results: Callable[[Sequence[ToolCall]], Iterator[ToolResult]],
+    max_rounds: int,
+) -> Generator[Event, None, None]:
+    completion: Completion | None = None
+    calls: tuple[ToolCall, ...] = ()
+    for _ in range(max_rounds):
+        with client.stream(messages, **options) as stream:
+            for event in stream:
+                if isinstance(event, Completion):
+                    completion, calls = event, event.tool_calls
+                    messages += [_sendable(event.message), *(tool_result(call, _NO_RESULT) for call in calls)]
+                yield event
+        if not calls:
+            return
+        for place, result in enumerate(results(calls), len(messages) - len(calls)):
+            messages[place] = tool_result(result.call, result.content)
+            yield result
+        if options.get("tool_choice") not in ("auto", "none"):
+            options.pop("tool_choice", None)  # or the model would have to call functions for ever
+    error = RoundsError(f"the model still called functions in answer {max_rounds} of {max_rounds} (max_rounds)")
+    error.messages, error.completion = list(messages), completion
+    raise error
+
+
+def _sendable(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with `{}` in place of arguments that are no JSON object. mlx-lm, vLLM and many chat templates parse
+    the arguments, and refuse the whole conversation; what the model wrote is repeated in the result of the call."""
+    if "tool_calls" in message:
+        message["tool_calls"] = list(map(_sendable_call, message["tool_calls"]))
+    return message
+
+
+def _sendable_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    try:
+        msgspec.json.decode(function["arguments"], type=dict)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return call | {"function": function | {"arguments": "{}"}}
+    return call
+
+
+def _results(
+    calls: Sequence[ToolCall], tools: Mapping[str, Tool], executor: Executor | None, cancel: Cancel | None
+) -> Iterator[ToolResult]:
+    """The results in the order of the calls. Without an executor each call is run when its turn comes."""
+    futures: list[Future[Any]] = []
+    started = [_start(call, tools, executor, futures) for call in calls]
+    try:
+        for call, value in zip(calls, started, strict=True):
+            if cancel is not None and cancel.cancelled:
+                raise Cancelled("cancelled by the caller")
+            yield _result(call, value)
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _start(
+    call: ToolCall, tools: Mapping[str, Tool], executor: Executor | None, futures: list[Future[Any]]
+) -> Callable[[], Any]:
+    """Starts a call where there is an executor, and returns a function that returns its value."""
+    try:
+        if call.name not in tools:
+            raise OutputError(f"expected the name of a tool ({', '.join(tools)}), got {call.name!r}")
+        task = partial(tools[call.name].function, **tools[call.name].arguments(call))
+    except OutputError as error:
+        return partial(_raise, error)
+    if executor is None:
+        return task
+    futures.append(executor.submit(task))
+    return futures[-1].result
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _result(call: ToolCall, value: Callable[[], Any]) -> ToolResult:
+    try:
+        content = tool_result(call, value())["content"]
+        content.encode()  # a lone surrogate could not be sent
+    except Exception as error:
+        message = str(error) if isinstance(error, OutputError) else f"{error.__class__.__name__}: {error}"
+        # The place and not the message, which may repeat what the model wrote.
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        logger.debug("tool call failed: %s at %s:%s", error.__class__.__name__, at.filename, at.lineno)
+        return ToolResult(call, f"error: {message}".encode(errors="replace").decode(), error=True)
+    return ToolResult(call, content)

@@ -23,8 +23,7 @@ from answers import chunk, echo, question, whole
 from clocks import Clock
 
 import svir
-from svir.batches import Row
-from svir.batches.pace import Pace
+from svir.batches import Pace, Row, Sender
 from svir.testing import Answer, ReplayServer, Request
 
 
@@ -428,6 +427,70 @@ def test_an_executor_that_was_shut_down_ends_the_batch() -> None:
     executor.shutdown()
     with svir.Client("http://127.0.0.1:1") as client, pytest.raises(RuntimeError, match="after shutdown"):
         list(svir.batch(client, ["a"], executor=executor))
+
+
+class Recorded(ThreadPoolExecutor):
+    """Keeps what it was handed, in order."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers)
+        self.futures: list[Future[Any]] = []
+
+    def submit(self, task: Any, /, *arguments: Any, **more: Any) -> Any:
+        future = super().submit(task, *arguments, **more)
+        self.futures.append(future)
+        return future
+
+
+def test_an_executor_that_is_shut_down_in_the_middle_ends_what_it_was_handed_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    never, slow_is_under_way = threading.Event(), threading.Event()
+    waiting: list[bool] = []
+    cancel = Sender.cancel
+
+    def cancelled(sender: Sender) -> None:
+        waiting.extend(future.cancelled() for future in executor.futures[3:])
+        cancel(sender)
+
+    def answer(request: Request) -> Any:
+        if question(request) == "quick":
+            assert slow_is_under_way.wait(10)
+            executor.shutdown(wait=False)
+            return echo(request)
+        slow_is_under_way.set()
+        return [(echo(request), never)]
+
+    monkeypatch.setattr(Sender, "cancel", cancelled)
+    requests = ["slow", "quick", "next", "queued", "queued too", "too late"]
+    with ReplayServer(answer) as server, svir.Client(server.url) as client, Recorded(2) as executor:
+        rows = svir.batch(client, requests, executor=executor, concurrency=5)
+        assert next(rows).custom_id == "2"
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            next(rows)
+        slow, _, following, *_ = executor.futures
+        assert isinstance(slow.result(10).error, svir.Cancelled)
+        assert following.cancelled() or isinstance(following.result(10).error, svir.Cancelled)
+        assert waiting == [True, True]
+        asked = {question(request): request.connection for request in server.requests}
+        assert asked.keys() <= {"slow", "quick", "next"}
+        assert server.wait_closed(asked["slow"])
+
+
+def test_an_answer_that_is_there_when_the_executor_breaks_is_a_row_before_the_error() -> None:
+    class Breaking(AtOnce):
+        def submit(self, send: Callable[..., Any], /, *arguments: Any, **more: Any) -> Future[Any]:
+            if arguments[0] == "2":
+                return super().submit(send, *arguments, **more)
+            future: Future[Any] = Future()
+            future.set_exception(BrokenExecutor("gone"))
+            return future
+
+    rows = []
+    with ReplayServer(echo) as server, svir.Client(server.url) as client:
+        with pytest.raises(BrokenExecutor, match="gone"):
+            rows.extend(svir.batch(client, "abc", executor=Breaking(), concurrency=3))
+    assert [row.custom_id for row in rows] == ["2"]
 
 
 def test_what_else_goes_wrong_in_a_worker_is_a_row() -> None:

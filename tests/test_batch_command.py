@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +19,14 @@ from typing import Any
 import pytest
 from answers import DONE, chunk, question, whole
 from commands import environment, exit_code, in_a_terminal, in_terminal
+from encoded import data_url
 
 import svir
 from svir.batches import Row
 from svir.cli import batch_output
 from svir.cli.batch_input import Line
 from svir.cli.meter import Meter
+from svir.request import sources
 from svir.testing import Answer, ReplayServer, Request
 
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
@@ -166,7 +168,7 @@ BROKEN = [
     ("no object", "[1]", "line 2: expected a JSON object, got [1]"),
     ("no id", '{"body": {}}', "line 2: expected a string as custom_id, got None"),
     ("a number as id", '{"custom_id": 1}', "line 2: expected a string as custom_id, got 1"),
-    ("an id again", line("good"), "line 2: expected a custom_id of its own, got 'good' a second time"),
+    ("an id again", line("good"), "line 2: the custom_id 'good' is used twice"),
     ("nested too deep", "[" * 100_000, "line 2: expected a JSON object"),
 ]
 
@@ -241,6 +243,68 @@ def test_a_file_outside_of_the_folder_is_an_error_and_not_opened(tmp_path: Path,
     assert (done.returncode, len(server.requests)) == (1, 1)
 
 
+def link_in_place_of_the_photo(folder: Path, outside: Path) -> None:
+    (folder / "photos" / "a.jpg").unlink()
+    (folder / "photos" / "a.jpg").symlink_to(outside / "a.jpg")
+
+
+def link_in_place_of_its_folder(folder: Path, outside: Path) -> None:
+    (folder / "photos").rename(folder / "moved")
+    (folder / "photos").symlink_to(outside)
+
+
+def link_in_place_of_the_inputs_folder(folder: Path, outside: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(outside.parent)
+
+
+def photos(folder: Path, data: bytes) -> Path:
+    (folder / "photos").mkdir(parents=True)
+    (folder / "photos" / "a.jpg").write_bytes(data)
+    return folder / "photos"
+
+
+def changed_between_two_tries(folder: Path, change: Callable[[], None]) -> tuple[dict[str, Any], list[str]]:
+    """The result of a request whose first try is refused, and the photos that were sent."""
+    sent = []
+
+    def answer(request: Request) -> Any:
+        sent.append(json.loads(request.body)["messages"][0]["content"][1]["image_url"]["url"])
+        if len(sent) > 1:
+            return stream("seen")
+        change()
+        return Answer.json({"error": {"message": "wait"}}, status=503, headers={"retry-after-ms": "1"})
+
+    written(folder, line("a", picture("photos/a.jpg")))
+    out = folder.with_name("out.jsonl")
+    with ReplayServer(answer) as server:
+        run(folder, server, "-o", str(out))
+    return json.loads(out.read_text()), sent
+
+
+@pytest.mark.parametrize("swap", [link_in_place_of_the_photo, link_in_place_of_its_folder])
+def test_a_link_that_is_put_there_between_two_tries_leads_nowhere(
+    swap: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    photos(folder, JPEG)
+    outside = photos(tmp_path / "outside", JPEG + b"secret")
+    result, sent = changed_between_two_tries(folder, lambda: swap(folder, outside))
+    assert sent == [data_url("image/jpeg", JPEG)]
+    assert result["error"]["code"] == "source_error"
+    assert "a link" in result["error"]["message"]
+
+
+@pytest.mark.skipif(not sources._OPENS_BELOW, reason="needs a folder that can be held open")
+def test_a_folder_that_is_moved_between_two_tries_is_still_the_one_that_photos_are_read_from(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    photos(folder, JPEG)
+    outside = photos(tmp_path / "outside", JPEG + b"secret")
+    result, sent = changed_between_two_tries(folder, lambda: link_in_place_of_the_inputs_folder(folder, outside))
+    assert sent == [data_url("image/jpeg", JPEG)] * 2
+    assert said(result) == "seen"
+
+
 @pytest.mark.parametrize("redirected", [True, False])
 def test_an_input_that_is_piped_names_no_file(redirected: bool, tmp_path: Path) -> None:
     """It would lie below /dev, where memory is shared as files."""
@@ -253,7 +317,7 @@ def test_an_input_that_is_piped_names_no_file(redirected: bool, tmp_path: Path) 
             done = subprocess.run(arguments, capture_output=True, timeout=60, env=environment(), **source)
     assert (done.returncode, len(server.requests)) == (1, 1)
     assert said(by_id(tmp_path)["a"]) == "a"
-    assert "got a pipe and 'shm/a.jpg'" in by_id(tmp_path)["b"]["error"]["message"]
+    assert "an input from a pipe has no folder in which to find 'shm/a.jpg'" in by_id(tmp_path)["b"]["error"]["message"]
 
 
 def test_a_file_that_is_not_there_is_an_error_and_nothing_is_sent(tmp_path: Path) -> None:
@@ -342,7 +406,7 @@ def test_an_output_that_is_there_is_not_touched(end: str, tmp_path: Path) -> Non
     with ReplayServer(echo) as server:
         fresh, resumed = run(tmp_path, server), run(tmp_path, server, "--resume")
     assert (fresh.returncode, resumed.returncode, server.connections) == (2, 2, 0)
-    assert fresh.stderr == f"svir: expected a new file, or --resume, got one that exists: {tmp_path / 'out.jsonl'}\n"
+    assert fresh.stderr == f"svir: {tmp_path / 'out.jsonl'} exists; pass --resume to continue it\n"
     assert resumed.stderr.startswith("svir: expected a result at line 1 of ")
     assert (tmp_path / "out.jsonl").read_text() == "precious" + end
 
@@ -354,7 +418,7 @@ def test_the_output_of_another_input_is_not_gone_on_with(tmp_path: Path) -> None
         written(tmp_path, line("b"), line("a"))
         done = run(tmp_path, server, "--resume")
     assert done.returncode == 2
-    assert "got the custom_id 'b' at line 1, where it had another" in done.stderr
+    assert "line 1 has the custom_id 'b', and had another" in done.stderr
     assert len(server.requests) == 1
 
 
@@ -364,7 +428,7 @@ def test_two_runs_do_not_write_one_output(tmp_path: Path) -> None:
         batch_output._lock(file.fileno())
         done = run(tmp_path, server, "--resume")
     assert (done.returncode, server.connections) == (2, 0)
-    assert "to be written by this run alone" in done.stderr
+    assert "another run is writing " in done.stderr
 
 
 def test_an_output_is_locked_beyond_its_end_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,7 +448,7 @@ def test_an_output_is_locked_beyond_its_end_on_windows(tmp_path: Path, monkeypat
     [written] = (tmp_path / "out.jsonl").read_bytes().splitlines(keepends=True)
     assert json.loads(written)["error"] == {"code": "request_error", "message": "no"}
     monkeypatch.setattr(sys.modules["msvcrt"], "locking", refused)
-    with pytest.raises(svir.RequestError, match="to be written by this run alone"):
+    with pytest.raises(svir.RequestError, match="another run is writing"):
         on_windows.Results(tmp_path / "out.jsonl", resume=True)
 
 
@@ -410,7 +474,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, b"")
-    assert err.decode() == f"svir: 1 results are in {tmp_path / 'out.jsonl'}; --resume goes on from there\n"
+    assert err.decode() == f"svir: 1 results are in {tmp_path / 'out.jsonl'}; pass --resume to continue\n"
 
 
 # Lazily, and at whose pace
@@ -483,8 +547,8 @@ def test_a_failure_of_the_server_is_a_line_once_another_request_is_answered(tmp_
 
 
 OPTIONS = [
-    (["--concurrency", "0"], "expected a number from 1"),
-    (["--attempts", "x"], "expected a number from 1"),
+    (["--concurrency", "0"], "expected a number of at least 1"),
+    (["--attempts", "x"], "expected a number of at least 1"),
     (["--rate", "0/s"], "expected a rate such as 5/s"),
     (["--rate", "5/d"], "expected a rate such as 5/s"),
 ]
@@ -500,7 +564,7 @@ def test_a_wrong_option_is_told(tmp_path: Path, options: list[str], message: str
 def test_an_input_that_is_not_there_is_told_and_no_output_made(tmp_path: Path) -> None:
     done = run(tmp_path, "http://127.0.0.1:1")
     assert (done.returncode, (tmp_path / "out.jsonl").exists()) == (2, False)
-    assert done.stderr == f"svir: expected a readable file, got No such file or directory: {tmp_path / 'in.jsonl'}\n"
+    assert done.stderr == f"svir: cannot read {tmp_path / 'in.jsonl'}: No such file or directory\n"
 
 
 def drawn(folder: Path, without: str) -> str:

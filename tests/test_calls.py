@@ -44,6 +44,17 @@ CALLS: list[tuple[str, list[dict[str, Any]], list[tuple[str, str]]]] = [
         [WEATHER, TIME],
     ),
     ("one function called twice at index 0", [call(0, *TIME), call(0, *TIME)], [TIME, TIME]),
+    ("one whole call, sent again (GPT-5)", [call(0, *TIME, id="a"), call(0, *TIME, id="a")], [TIME]),
+    (
+        "one function called twice, with one id (GPT-5)",
+        [call(0, "f", '{"a":1}', id="a"), call(0, "f", '{"a":2}', id="a")],
+        [("f", '{"a":1}'), ("f", '{"a":2}')],
+    ),
+    (
+        "arguments before the name",
+        [call(0, None, '{"zone":', id="a"), call(0, "get_time"), call(0, None, '"CET"}')],
+        [TIME],
+    ),
     ("two whole calls without index or id", [call(None, *WEATHER), call(None, *TIME)], [WEATHER, TIME]),
     (
         "two whole calls without index, with one id",

@@ -11,6 +11,7 @@ from observed import heard, read_whole
 from test_calls import call, calls
 
 import svir
+from svir.answer import tolerant
 from svir.answer.carriers import CARRIERS
 from svir.answer.chunks import Delta
 from svir.answer.reader import Reader
@@ -360,6 +361,21 @@ def test_content_that_is_no_string_is_read_or_written_as_json(content: Any, text
     assert len(completion.repairs) == 1
 
 
+def test_parts_that_are_no_text_are_kept() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    _, error, completion = read(delta(content=[{"type": "text", "text": "a"}, picture]) + STOP + DONE)
+    assert error is None
+    assert (completion.text, completion.extra) == ("a", {"message": {"content": [picture]}})
+
+
+def test_chunks_that_repeat_without_a_piece_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[bytes] = []
+    plain = tolerant.plain
+    monkeypatch.setattr(tolerant, "plain", lambda payload, *rest: looked.append(payload) or plain(payload, *rest))
+    heard([said("a"), *[delta(content="")] * 50, STOP, DONE])
+    assert len(looked) == 3
+
+
 # Think tags where a field brought the reasoning
 
 QUOTED = "a <think>tag</think> and </think>"
@@ -369,6 +385,23 @@ QUOTED = "a <think>tag</think> and </think>"
 def test_once_a_field_brought_reasoning_tags_are_text(name: str) -> None:
     _, _, completion = read(delta(**{name: "r"}) + said(QUOTED) + STOP + DONE)
     assert (completion.text, completion.reasoning) == (QUOTED, "r")
+
+
+# (name, delta)
+OBJECTS: list[tuple[str, dict[str, Any]]] = [
+    ("an object with its content (any-llm)", {"reasoning": {"content": "r"}}),
+    ("an object with parts", {"reasoning": {"content": [{"text": "r"}]}}),
+    ("thinking", {"thinking": "r"}),
+    ("thinking as an object", {"thinking": {"content": "r"}}),
+]
+
+
+@pytest.mark.parametrize("fields", [row[1] for row in OBJECTS], ids=[row[0] for row in OBJECTS])
+def test_reasoning_in_an_object_is_read(fields: dict[str, Any]) -> None:
+    events, error, completion = read(delta(**fields) + said("hi") + STOP + DONE)
+    assert error is None
+    assert events[:-1] == [svir.Reasoning("r"), svir.Text("hi")]
+    assert completion.reasoning_carrier == next(iter(fields))
 
 
 def test_the_start_of_a_tag_that_a_field_overtakes_is_text() -> None:

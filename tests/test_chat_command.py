@@ -130,7 +130,7 @@ def test_a_question_that_ctrl_c_left_without_text_leaves_the_conversation(came: 
         if came:
             terminal.expect("hm")
         terminal.sendintr()
-        terminal.expect("goes on without this question")
+        terminal.expect("continues without this question")
         terminal.expect(PROMPT)
         ask(terminal, "two", "Hello")
         assert leave(terminal) == 0
@@ -150,7 +150,7 @@ def test_a_failure_is_said_and_the_conversation_goes_on_without_it(answer: Any, 
         terminal = talk(server)
         terminal.sendline("one")
         terminal.expect(said)
-        terminal.expect("goes on without this question")
+        terminal.expect("continues without this question")
         terminal.expect(PROMPT)
         ask(terminal, "two", "Hello")
         assert leave(terminal) == 0
@@ -187,7 +187,7 @@ def test_an_attachment_that_is_not_there_is_said_before_the_first_question() -> 
     with ReplayServer(HELLO) as server:
         terminal = in_terminal("chat", "--url", server.url, "--file", "/none.txt")
         assert exit_code(terminal) == 2
-    assert terminal.before == "svir: expected a regular file, got none: /none.txt\r\n"
+    assert terminal.before == "svir: /none.txt does not exist\r\n"
 
 
 def test_a_conversation_needs_no_readline() -> None:
@@ -262,7 +262,7 @@ def test_a_text_is_read_from_a_pipe_beside_a_question() -> None:
 
 
 INPUTS = [
-    ("nothing", [], b" \n", "empty standard input"),
+    ("nothing", [], b" \n", "standard input is empty"),
     ("no UTF-8", ["-"], b"a\xff", "0xff at byte 1"),
     ("a text without a question", ["--file", "-"], b"text", "--file -"),
     ("a file that is missing", ["hi", "--file", "/none.txt"], b"", "none.txt"),

@@ -213,7 +213,7 @@ def test_a_mistake_of_the_caller_is_one_line_and_nothing_is_sent(options: list[s
 def test_an_empty_question_is_none_unless_something_goes_with_it(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(JPEG)
     with ReplayServer(HELLO) as server:
-        assert "expected a question" in complaint(run("chat", " ", "--url", server.url))
+        assert "the question is empty" in complaint(run("chat", " ", "--url", server.url))
         assert run("chat", "", "--image", str(tmp_path / "a.jpg"), "--url", server.url).stdout == "Hello\n"
     assert len(server.requests) == 1
 
@@ -398,7 +398,7 @@ def test_an_output_that_is_full_is_one_line(arguments: list[str]) -> None:
         )
     assert (done.returncode, done.stderr) == (
         1,
-        "svir: expected an output that can be written, got No space left on device\n",
+        "svir: cannot write the output: No space left on device\n",
     )
 
 

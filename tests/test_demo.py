@@ -18,8 +18,11 @@ import pytest
 
 import svir
 from svir import cli
-from svir.cli import child, demo, llama, photos
-from svir.cli.receiver import Inspection
+from svir.cli import demo
+from svir.demo import child, llama, photos
+from svir.demo.checks import Report, compare
+from svir.demo.cleanup import temporary_folder
+from svir.demo.receiver import Inspection
 from svir.testing import ReplayServer
 
 WITHOUT = """
@@ -59,8 +62,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def report() -> demo.Report:
-    return demo.Report()
+def report() -> Report:
+    return Report()
 
 
 # The whole
@@ -92,7 +95,7 @@ def test_a_real_model_answers_first(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     rows = table(done.stdout)
     assert rows["answered by"].startswith("SmolLM2")
-    assert float(rows["tokens per second"]) > 1
+    assert float(rows["speed"].removesuffix(" tokens/s").removesuffix(" pieces/s")) > 1
     assert float(rows["time to first token"].removesuffix(" s")) > 0
     assert rows["photos"] == "20 of 4,000,000 bytes"
 
@@ -108,7 +111,7 @@ def test_photos_are_jpegs_of_the_size_asked_for_and_no_two_are_alike(tmp_path: P
 
 
 def test_photos_that_arrive_as_sent_fail_no_check(
-    report: demo.Report, folder: Path, capsys: pytest.CaptureFixture[str]
+    report: Report, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     demo.send(report, count=3, size=SIZE)
     assert report.failures == []
@@ -130,11 +133,11 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), [case[1:] for case in CHANGES], ids=[case[0] for case in CHANGES])
+@pytest.mark.parametrize(("change", "verdict"), [case[1:] for case in CHANGES], ids=[case[0] for case in CHANGES])
 def test_photos_that_are_not_those_expected_are_noticed(
     change: Any,
-    said: str,
-    report: demo.Report,
+    verdict: str,
+    report: Report,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -143,30 +146,32 @@ def test_photos_that_are_not_those_expected_are_noticed(
     monkeypatch.setattr(photos, "write", lambda *arguments: change(write(*arguments)))
     demo.send(report, count=3, size=SIZE)
     assert report.failures == ["the photos: not every byte arrived as sent"]
-    assert said in capsys.readouterr().out
+    assert verdict in capsys.readouterr().out
 
 
-SEEN = {"sent": 9, "peak": 2**20, "kept": True}
-GOT = {"as_sent": True, "bytes": 6, "announced": 9, "received": 9, "connections": 1}
+SENT = {"sent": 9, "peak": 2**20, "is_reused": True}
+RECEIVED = {"as_sent": True, "bytes": 6, "announced": 9, "received": 9, "connections": 1}
 FAILURES = [
-    ("a photo is short", SEEN, {**GOT, "bytes": 5}, "not every byte arrived as sent"),
-    ("more was announced", SEEN, {**GOT, "announced": 10}, "bytes sent, announced and received differ"),
-    ("less was received", SEEN, {**GOT, "received": 8}, "bytes sent, announced and received differ"),
-    ("more was sent", {**SEEN, "kept": False}, GOT, "the connection could not be used again"),
-    ("it was sent twice", SEEN, {**GOT, "connections": 2}, "the connection could not be used again"),
-    ("it took memory", {**SEEN, "peak": 8 * 2**20 + 1}, GOT, "sending took more than 8.00 MiB"),
+    ("a photo is short", SENT, {**RECEIVED, "bytes": 5}, "not every byte arrived as sent"),
+    ("more was announced", SENT, {**RECEIVED, "announced": 10}, "bytes sent, announced and received differ"),
+    ("less was received", SENT, {**RECEIVED, "received": 8}, "bytes sent, announced and received differ"),
+    ("more was sent", {**SENT, "is_reused": False}, RECEIVED, "the connection could not be used again"),
+    ("it was sent twice", SENT, {**RECEIVED, "connections": 2}, "the connection could not be used again"),
+    ("it took memory", {**SENT, "peak": 8 * 2**20 + 1}, RECEIVED, "sending took more than 8.00 MiB"),
 ]
 
 
-@pytest.mark.parametrize(("seen", "got", "said"), [case[1:] for case in FAILURES], ids=[case[0] for case in FAILURES])
-def test_each_check_can_fail(report: demo.Report, seen: Any, got: Any, said: str) -> None:
-    demo.compare(report, 6, seen, got)
-    assert report.failures == [f"the photos: {said}"]
+@pytest.mark.parametrize(
+    ("sent", "received", "failure"), [case[1:] for case in FAILURES], ids=[case[0] for case in FAILURES]
+)
+def test_each_check_can_fail(report: Report, sent: Any, received: Any, failure: str) -> None:
+    compare(report, 6, sent, received)
+    assert report.failures == [f"the photos: {failure}"]
 
 
 @pytest.mark.parametrize("peak", [None, 8 * 2**20], ids=["not measured", "at its bound"])
-def test_all_checks_can_hold(report: demo.Report, peak: int | None) -> None:
-    demo.compare(report, 6, {**SEEN, "peak": peak}, GOT)
+def test_all_checks_can_hold(report: Report, peak: int | None) -> None:
+    compare(report, 6, {**SENT, "peak": peak}, RECEIVED)
     assert report.failures == []
 
 
@@ -257,7 +262,7 @@ def test_ctrl_c_during_the_clean_up_waits_until_it_is_done(folder: Path, monkeyp
         cleanup(self)
 
     monkeypatch.setattr(tempfile.TemporaryDirectory, "cleanup", interrupted)
-    with pytest.raises(KeyboardInterrupt), demo.temporary_folder() as made:
+    with pytest.raises(KeyboardInterrupt), temporary_folder() as made:
         (made / "photo.jpg").write_bytes(b"")
     assert list(folder.iterdir()) == []
 

@@ -3,6 +3,8 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -26,20 +28,23 @@ MAY_IMPORT = {
     "hooks": {"events"},
     "exchange": {"answer", "request", "wire", "hooks", "errors", "events", "settings"},
     "stream": {"exchange", "errors", "events"},
-    # run: when it is asked for
+    # tools: when it is asked for
     "client": {
-        *("stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events", "settings", "schema", "run"),
+        *("stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events", "settings", "schema"),
+        "tools",
     },
-    "tools": {"", "schema"},
-    "run": {"", "tools"},
-    "batches": {"", "batches"},
+    "tools": {"request", "errors", "events", "schema", "settings", "client"},  # client: for type checkers only
+    "batches": {""},
     "probe": {"", "probe"},
     "testing": {"testing"},
-    "cli": {"", "batches", "cli", "probe", "testing"},
+    "demo": {"", "demo", "testing"},
+    "cli": {"", "batches", "cli", "demo", "probe", "testing", "request"},  # request: only what `DOORS` names
     "__main__": {"cli"},
     # batches, tools: when they are asked for
     "": {"client", "stream", "request", "schema", "hooks", "errors", "events", "settings", "batches", "tools"},
 }
+# What the command line has of the request: files below a folder that is held open, which nobody else may open.
+DOORS = {"svir.request.sources.FileBelow", "svir.request.sources.Folder"}
 # A file of the request -> those of its neighbours that it may import.
 REQUEST = {
     "sources": set(),
@@ -85,6 +90,52 @@ def imported(path: Path) -> set[str]:
     return names
 
 
+def at_runtime(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node but those that only type checkers read; the body of a function counts."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for statement in node.orelse:
+                yield from at_runtime(statement)
+        else:
+            yield from at_runtime(node)
+
+
+def import_graph(folder: Path) -> dict[str, set[str]]:
+    """The modules of the package in `folder` -> the modules of it that each imports when it runs, by full names.
+
+    `from package import name` is an import of the module of that name where there is one, and of the package's own file
+    otherwise. A package's file runs before its modules do: that alone is no arrow.
+    """
+    files = {
+        ".".join([folder.name, *path.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): path
+        for path in folder.rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {}
+    for name, path in files.items():
+        package = name if path.stem == "__init__" else name.rpartition(".")[0]
+        reached: set[str] = set()
+        for node in at_runtime(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                reached.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                outer = package.rsplit(".", node.level - 1)[0] if node.level else ""
+                base = ".".join(filter(None, [outer, node.module]))
+                for alias in node.names:
+                    reached.add(f"{base}.{alias.name}" if f"{base}.{alias.name}" in files else base)
+        graph[name] = reached & files.keys()
+    return graph
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """The modules of a circle, the first one again at the end; none where the graph has no circle."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
 def part_imported(name: str) -> str | None:
     """The part of svir that an import reaches, None for other packages. `from svir import Client` reaches ""."""
     root, *rest = name.split(".")
@@ -99,12 +150,44 @@ def test_a_module_imports_only_from_the_layers_below(path: Path) -> None:
     assert reached <= MAY_IMPORT[part_of(path)]
 
 
+def test_no_module_imports_itself_over_others() -> None:
+    graph = import_graph(PACKAGE)
+    assert len(graph) == len(modules())
+    assert {"svir.wire.pool", "svir.tools"} <= graph["svir.client"]
+    assert circle(graph) == []
+
+
+CIRCLES = [
+    ("two modules", {"a.py": "from . import b", "b.py": "import pack.a"}, True),
+    ("over a package", {"sub/__init__.py": "from .. import a", "a.py": "from .sub import thing"}, True),
+    ("over the outermost package", {"a.py": "from . import thing", "__init__.py": "from .a import thing"}, True),
+    ("in a function", {"a.py": "def f():\n    from .b import g", "b.py": "from .a import f"}, True),
+    ("for type checkers", {"a.py": "if TYPE_CHECKING:\n    from .b import B", "b.py": "from .a import A"}, False),
+    ("a module of one's own package", {"sub/__init__.py": "from .x import y", "sub/x.py": "from . import z"}, True),
+    ("neighbours", {"sub/__init__.py": "from .x import y", "sub/x.py": "from . import z", "sub/z.py": ""}, False),
+]
+
+
+@pytest.mark.parametrize(("files", "has_circle"), [case[1:] for case in CIRCLES], ids=[case[0] for case in CIRCLES])
+def test_a_circle_is_found(files: dict[str, str], has_circle: bool, tmp_path: Path) -> None:
+    for name, text in {"__init__.py": "", **files}.items():
+        path = tmp_path / "pack" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert bool(circle(import_graph(tmp_path / "pack"))) == has_circle
+
+
 def test_the_request_is_six_files_that_import_one_way() -> None:
     files = {path.stem: path for path in (PACKAGE / "request").glob("[!_]*.py")}
     assert files.keys() == REQUEST.keys()
     for name, path in files.items():
         neighbours = {imported.split(".")[2] for imported in imported(path) if imported.startswith("svir.request.")}
         assert neighbours <= REQUEST[name], name
+
+
+def test_the_command_line_reaches_into_the_request_only_for_a_folder_that_is_held_open() -> None:
+    names = {name for path in modules() if part_of(path) == "cli" for name in imported(path)}
+    assert {name for name in names if part_imported(name) == "request"} == DOORS
 
 
 @pytest.mark.parametrize("name", [name for name in REQUEST if name != "sources"])
@@ -115,7 +198,7 @@ def test_only_sources_opens_files(name: str) -> None:
     assert {call for call in called if call.endswith("open")} <= {"sources.open"}
 
 
-CLIENT_SIDE = [path for path in modules() if part_of(path) not in ("testing", "cli")]
+CLIENT_SIDE = [path for path in modules() if part_of(path) not in ("testing", "demo", "cli")]
 
 
 @pytest.mark.parametrize("path", CLIENT_SIDE, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -142,7 +225,7 @@ def test_the_top_level_shows_five_names() -> None:
 def test_importing_svir_loads_nothing_that_stands_on_the_client() -> None:
     code = "import sys, svir; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    above = {"batches", "photos", "pydantic_types", "run", "tools", "probe", "testing", "cli", "__main__"}
+    above = {"batches", "photos", "pydantic_types", "tools", "probe", "testing", "demo", "cli", "__main__"}
     own = {name.split(".")[1] for name in loaded if name.startswith("svir.")}
     assert own == {part for part in MAY_IMPORT if part} - above
     assert not {name.split(".")[0] for name in loaded} & {

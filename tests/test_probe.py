@@ -18,6 +18,7 @@ from commands import closed_port, complaint, run
 
 import svir
 from svir import probe
+from svir.probe import steps
 from svir.probe.steps import red
 from svir.testing import Answer, ReplayServer
 from svir.testing.server import Request
@@ -25,7 +26,7 @@ from svir.testing.server import Request
 PROMPTS = probe.Prompts()
 USAGE = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
 
-# What is told apart here by the prompt alone; the others by a field of the request.
+# Requests that are recognised by the prompt alone; the others by a field of the request.
 BY_PROMPT = {PROMPTS.text: "text", PROMPTS.reasoning: "reasoning", PROMPTS.calls: "parallel", PROMPTS.image: "no image"}
 
 
@@ -53,8 +54,8 @@ def calls(*names: str) -> bytes:
     return b"".join([*(chunk({"tool_calls": [piece]}) for piece in pieces), chunk({}, "tool_calls"), usage(), DONE])
 
 
-def no(status: int, said: object) -> Answer:
-    return Answer.json(said, status=status)
+def no(status: int, body: object) -> Answer:
+    return Answer.json(body, status=status)
 
 
 def error(message: str, **more: object) -> dict[str, object]:
@@ -67,7 +68,7 @@ def listed(*models: Mapping[str, object]) -> Answer:
 
 THOUGHT = chunk({"reasoning_content": "Hm."}) + says("0.05")
 
-# A server that keeps everything.
+# A server that honours everything.
 MODEL_SERVER: dict[str, Answer | bytes] = {
     "models": listed({"id": "embed-1"}, {"id": "m", "max_model_len": 1000}),
     "text": says("One, ", "two, ", "three."),
@@ -97,14 +98,14 @@ FOUND = {
     "usage unasked": ("not sent", ""),
     "reasoning": ("reasoning_content", "3 characters: 'Hm.'"),
     "effort": ("honoured", "none: no reasoning; low: 3 characters of reasoning; unset: 3 characters of reasoning"),
-    "tools auto": ("kept", 'get_weather({"city":"X"})'),
-    "tools none": ("kept", "no call: 'I cannot know.'"),
-    "tools required": ("kept", 'get_weather({"city":"X"})'),
-    "tools named": ("kept", 'get_time named: get_time({"city":"X"})'),
+    "tools auto": ("honoured", 'get_weather({"city":"X"})'),
+    "tools none": ("honoured", "no call: 'I cannot know.'"),
+    "tools required": ("honoured", 'get_weather({"city":"X"})'),
+    "tools named": ("honoured", 'get_time named: get_time({"city":"X"})'),
     "parallel calls": ("yes", 'get_weather({"city":"X"}), get_weather({"city":"X"})'),
-    "json_object": ("kept", "'{\"hello\": 1}'"),
-    "json_schema": ("kept", '\'{"greeting": "hello", "number": 1}\''),
-    "images": ("taken", "answered 'Red'; 20 prompt tokens with the picture, 9 without"),
+    "json_object": ("honoured", "'{\"hello\": 1}'"),
+    "json_schema": ("honoured", '\'{"greeting": "hello", "number": 1}\''),
+    "images": ("accepted", "answered 'Red'; 20 prompt tokens with the picture, 9 without"),
     "keep-alives": ("none", "no comment before the first piece"),
     "overflow": (
         "refused",
@@ -163,13 +164,13 @@ def found(changed: Mapping[str, Any], *, step: float = 0.01, **options: Any) -> 
     return {finding.name: (finding.value, finding.evidence) for finding in findings}
 
 
-def test_every_habit_of_a_server_that_keeps_everything_is_found() -> None:
+def test_every_habit_of_a_server_that_honours_everything_is_found() -> None:
     findings = found({})
     assert findings.keys() == FOUND.keys() | TIMED
-    assert {name: said for name, said in findings.items() if name not in TIMED} == FOUND
+    assert {name: found for name, found in findings.items() if name not in TIMED} == FOUND
 
 
-def test_the_first_token_is_told_in_seconds() -> None:
+def test_the_first_token_is_reported_in_seconds() -> None:
     value, _ = found({})["first token"]
     assert value.endswith(" s")
     assert float(value.removesuffix(" s")) >= 0
@@ -202,7 +203,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("an empty list", {"models": listed()}, "models", "none", ""),
     ("one piece", {"text": TALK}, "streaming", "one piece", "1 pieces"),
     ("one answer of JSON", {"text": no(200, {"choices": []})}, "streaming", "no stream", "application/json"),
-    ("an answer without content", {"text": says()}, "streaming", "nothing came", ""),
+    ("an answer without content", {"text": says()}, "streaming", "no content", ""),
     ("an answer that breaks", {"text": DIED}, "streaming", "one piece", "the GPU is gone"),
     ("no end", {"text": with_repair(says("a", "b"))}, "[DONE]", "missing", "finish reason stop"),
     ("no end, repaired", {"text": with_repair(says("a", "b"))}, "repairs", "1 kinds", "no [DONE]"),
@@ -236,9 +237,15 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ),
     ("no call", {"tools auto": TALK}, "tools auto", "no call", "'Hello!'"),
     ("a call as text", {"tools auto": TOOL_AS_TEXT}, "tools auto", "as text", "<tool_call>"),
-    ("a cut answer", {"tools auto": CUT}, "tools auto", "unknown", "cut after 4 characters"),
+    ("a cut answer", {"tools auto": CUT}, "tools auto", "unknown", "cut off after 4 characters"),
     ("none ignored", {"tools none": calls("get_weather")}, "tools none", "ignored", "get_weather"),
-    ("none kept by a model that never calls", {"tools auto": TALK}, "tools none", "unknown", "neither with auto"),
+    (
+        "none honoured by a model that never calls",
+        {"tools auto": TALK},
+        "tools none",
+        "unknown",
+        "with auto either",
+    ),
     ("markup in place of a call", {"tools none": TOOL_AS_TEXT}, "tools none", "as text", "<tool_call>"),
     ("required ignored", {"tools required": TALK}, "tools required", "ignored", "no call: 'Hello!'"),
     ("a name ignored", {"tools named": TALK}, "tools named", "ignored", "no call: 'Hello!'"),
@@ -273,7 +280,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
         "500",
     ),
     ("a picture dropped", {"image": says("Blue")}, "images", "dropped", "'Blue'; 9 prompt tokens with the picture"),
-    ("a picture taken, not counted", {"image": says("Red", end=DONE)}, "images", "taken", "answered 'Red'"),
+    ("a picture accepted, not counted", {"image": says("Red", end=DONE)}, "images", "accepted", "answered 'Red'"),
     ("progress", {"long": WAITING + TALK}, "keep-alives", "progress", "2 comments, the last progress 9/9"),
     ("comments", {"text": b":\n\n" + TALK}, "keep-alives", "comments", "a short prompt: 1 comments"),
     (
@@ -284,7 +291,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
         "20,000 characters",
     ),
     ("an overflow answered", {"long": TALK}, "overflow", "answered", "9 prompt tokens, context 1,000"),
-    ("an overflow in other words", {"long": no(400, {"detail": "too much"})}, "overflow", "refused", "not told apart"),
+    ("an overflow in other words", {"long": no(400, {"detail": "too much"})}, "overflow", "refused", "not recognised"),
     (
         "an overflow in the stream",
         {"long": event(error("greater than the context length"))},
@@ -317,7 +324,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("a parameter not read", {"bad parameter": TALK}, "bad parameter", "answered", "'Hello!'"),
     ("any model", {"unknown model": TALK}, "unknown model", "answered", "by m"),
     ("the newer limit", {"text": wants_the_newer_name}, "streaming", "piece by piece", "3 pieces"),
-    ("the newer limit, told", {"text": wants_the_newer_name}, "repairs", "1 kinds", "max_completion_tokens sent"),
+    ("the newer limit, reported", {"text": wants_the_newer_name}, "repairs", "1 kinds", "max_completion_tokens sent"),
 ]
 
 
@@ -335,17 +342,32 @@ def test_a_habit_is_found(changed: Mapping[str, Any], name: str, value: str, evi
     ("gaps", "cadence"),
     [
         ([0.01] * 5, "piece by piece"),
-        ([0.00001] * 5, "all at once"),
-        ([0.00001] * 4 + [0.03], "all at once"),
+        ([0.00001] * 5, "unknown"),
+        ([0.00001] * 4 + [0.03], "unknown"),
         ([0.00001, 0.01, 0.00001, 0.01, 0.00001], "in bursts"),
         ([0.00001, 0.00001, 0.1, 0.00001, 0.00001], "in bursts"),
     ],
 )
-def test_pieces_one_by_one_are_told_from_pieces_at_once(gaps: list[float], cadence: str) -> None:
+def test_pieces_one_by_one_are_distinguished_from_pieces_at_once(gaps: list[float], cadence: str) -> None:
     times = itertools.chain(itertools.accumulate([0.0, *gaps]), itertools.repeat(9.0))
     with ReplayServer(scripted({"text": says(*"abcdef")})) as server, svir.Client(server.url) as client:
         findings = probe.run(client, clock=times.__next__)
         assert [finding.value for finding in itertools.islice(findings, 2)] == ["listed", cadence]
+
+
+@pytest.mark.parametrize(
+    ("gaps", "waited", "cadence"),
+    [
+        ([0.00001] * 99, 4.0, "all at once"),
+        ([0.00001] * 99, 0.01, "unknown"),
+        ([0.01] * 99, 4.0, "piece by piece"),
+        ([], 4.0, "one piece"),
+    ],
+)
+def test_pieces_that_come_together_are_held_back_only_if_there_was_time_to_write_them(
+    gaps: list[float], waited: float, cadence: str
+) -> None:
+    assert steps.cadence_of(list(itertools.accumulate([waited, *gaps])), waited) == cadence
 
 
 def test_no_connection_at_all_is_raised() -> None:
@@ -363,12 +385,12 @@ def test_a_list_that_breaks_the_connection_is_a_finding() -> None:
 
 def test_a_request_that_is_wrong_as_it_stands_is_the_callers() -> None:
     with ReplayServer(scripted({})) as server, svir.Client(server.url) as client:
-        with pytest.raises(svir.RequestError, match="expected max_tokens from 1, got 0"):
+        with pytest.raises(svir.RequestError, match="expected max_tokens of at least 1, got 0"):
             next(probe.run(client, max_tokens=0))
     assert server.connections == 0
 
 
-def test_nothing_more_is_asked_once_the_key_is_refused() -> None:
+def test_no_more_requests_are_sent_once_the_key_is_refused() -> None:
     with ReplayServer(no(401, error("who are you"))) as server, svir.Client(server.url) as client:
         findings = list(probe.run(client))
     assert len(server.requests) == 2
@@ -376,7 +398,7 @@ def test_nothing_more_is_asked_once_the_key_is_refused() -> None:
     assert findings[-1] == probe.Finding("the rest", "not tried", "the server refused the key")
 
 
-def test_a_server_that_fails_every_request_is_asked_once_for_each() -> None:
+def test_a_server_that_fails_every_request_gets_each_once() -> None:
     with ReplayServer(no(503, error("busy"))) as server, svir.Client(server.url) as client:
         findings = {finding.name: finding.value for finding in probe.run(client)}
     assert len(server.requests) == 17
@@ -384,17 +406,17 @@ def test_a_server_that_fails_every_request_is_asked_once_for_each() -> None:
     assert {findings[name] for name in ("streaming", "tools auto", "json_schema", "images")} == {"refused"}
 
 
-def test_a_server_that_keeps_silent_is_not_waited_for_again_and_again() -> None:
+def test_a_server_that_does_not_answer_is_not_waited_for_again_and_again() -> None:
     """Two requests in a row: the first may have loaded the model."""
     never = threading.Event()
     timeout = svir.Timeout(first=0.1)
     with ReplayServer([(b"", never)]) as server, svir.Client(server.url) as client:
         findings = list(probe.run(client, "m", timeout=timeout))
     assert len(server.requests) == 3
-    assert findings[-1] == probe.Finding("the rest", "not tried", "the server keeps silent")
+    assert findings[-1] == probe.Finding("the rest", "not tried", "the server does not answer")
 
 
-def test_a_server_that_keeps_silent_once_is_asked_on() -> None:
+def test_a_server_that_does_not_answer_once_gets_the_other_requests() -> None:
     answers, silence = scripted({}), iter([[(b"", threading.Event())]])
 
     def answer(request: Request) -> Any:
@@ -403,10 +425,10 @@ def test_a_server_that_keeps_silent_once_is_asked_on() -> None:
     with ReplayServer(answer) as server, svir.Client(server.url) as client:
         findings = {finding.name: finding.value for finding in probe.run(client, timeout=svir.Timeout(first=0.2))}
     assert findings.keys() == FOUND.keys() | TIMED
-    assert (findings["streaming"], findings["images"]) == ("timed out", "taken")
+    assert (findings["streaming"], findings["images"]) == ("timed out", "accepted")
 
 
-def test_a_server_of_another_kind_is_asked_once_for_each_and_keeps_nothing_alive() -> None:
+def test_a_server_of_another_kind_gets_each_request_once_and_sends_no_keep_alives() -> None:
     with ReplayServer(Answer.raw(b"SSH-2.0-OpenSSH_9.9\r\n")) as server, svir.Client(server.url) as client:
         findings = {finding.name: finding.value for finding in probe.run(client)}
     assert len(server.requests) == 17
@@ -429,7 +451,7 @@ def test_the_client_is_left_as_it_was() -> None:
         assert (client.timeout, client.retry, client.strict, client.model) == before
 
 
-def test_a_long_prompt_is_longer_than_a_small_context_that_is_told() -> None:
+def test_a_long_prompt_is_longer_than_a_small_context_that_is_known() -> None:
     with ReplayServer(scripted({"models": listed({"id": "m", "max_model_len": 8192})})) as server:
         with svir.Client(server.url) as client:
             list(probe.run(client))
@@ -453,7 +475,7 @@ def test_the_command_prints_a_line_for_each_finding() -> None:
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert [line[:14].strip() for line in lines] == lines_in_order()
-    assert "images          taken              answered 'Red'; 20 prompt tokens with the picture, 9 without" in lines
+    assert "images          accepted           answered 'Red'; 20 prompt tokens with the picture, 9 without" in lines
     assert "unknown model   refused            404 no \\x1b[2Jsuch" in lines
 
 

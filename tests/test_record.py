@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import raw
 from certificates import client_tls, server_tls
 from faulty import ONCE
-from raw import exchange
 
 import svir
 from svir.testing import Answer, FaultServer, ReplayServer, faults
@@ -24,8 +24,13 @@ END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndat
 
 
 def post(*headers: str, path: str = "/v1/chat/completions", body: bytes = b"{}") -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "Host: x", "Connection: close", f"Content-Length: {len(body)}", *headers]
+    lines = [f"POST {path} HTTP/1.1", "Host: HERE", "Connection: close", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def exchange(proxy: RecordingProxy, request: bytes) -> bytes:
+    """What comes back to a client that names the proxy as the host."""
+    return raw.exchange(proxy, request.replace(b"Host: HERE", b"Host: " + proxy.url.removeprefix("http://").encode()))
 
 
 def names(folder: Path) -> list[str]:
@@ -61,7 +66,7 @@ def test_a_session_is_played_again_as_it_was(tmp_path: Path) -> None:
                 seen.append((completion.text, completion.reasoning, completion.tool_calls, completion.usage))
             with pytest.raises(svir.RejectedError) as caught:
                 client.complete("hi")
-            return [*seen, str(caught.value), caught.value.body]
+            return [*seen, caught.value.message, caught.value.body]
 
     with ReplayServer(*(STREAMS / name for name in session)) as server, RecordingProxy(server.url, tmp_path) as proxy:
         recorded = ask(proxy.url)
@@ -196,7 +201,7 @@ def test_the_request_passes_with_its_headers_and_every_byte_of_its_photos(tmp_pa
 
 
 def test_a_chunked_request_passes(tmp_path: Path) -> None:
-    head = b"POST /v1/x HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /v1/x HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     request = head + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
     with ReplayServer(DELTA + END) as server, RecordingProxy(server.url, tmp_path, requests=True) as proxy:
         exchange(proxy, request)
@@ -211,13 +216,67 @@ def test_two_requests_use_one_connection_to_the_proxy(tmp_path: Path) -> None:
         assert proxy.connections == 1
 
 
-def test_the_path_of_the_server_stands_before_that_of_the_request(tmp_path: Path) -> None:
-    with ReplayServer(DELTA + END) as server:
-        for number, path in enumerate(["/openai/v1/", "/openai", "/v1", ""]):
-            with RecordingProxy(server.url + path, tmp_path / str(number)) as proxy, svir.Client(proxy.url) as client:
-                client.complete("hi")
-    paths = ["/openai/v1/chat/completions"] * 2 + ["/v1/chat/completions"] * 2
-    assert [request.path for request in server.requests] == paths
+# base URL of the server, as far as its path -> where it is asked for "/v1/chat/completions", and for "/props"
+BASES = {
+    "": ("/v1/chat/completions", "/props"),
+    "/v1": ("/v1/chat/completions", "/props"),
+    "/openai/v1/": ("/openai/v1/chat/completions", "/openai/props"),
+    "/api/paas/v4": ("/api/paas/v4/chat/completions", "/api/paas/v4/props"),
+    "/chat/completions": ("/chat/completions", "/props"),
+    "/v1/chat/completions": ("/v1/chat/completions", "/props"),
+}
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_v1_of_the_proxy_is_the_base_of_the_server(base: str, tmp_path: Path) -> None:
+    with ReplayServer(DELTA + END) as server, RecordingProxy(server.url + base, tmp_path) as proxy:
+        with svir.Client(proxy.url, query={"a": "b"}) as client:
+            client.complete("hi")
+        exchange(proxy, post(path="/props"))
+    chat, other = BASES[base]
+    assert [request.path for request in server.requests] == [f"{chat}?a=b", other]
+
+
+# A host of its own
+
+# what a request says of where it goes and comes from -> whether it passes; PORT is the proxy's
+DOORS = {
+    "Host: 127.0.0.1:PORT": True,
+    "Host: localhost:PORT": True,
+    "host: LOCALHOST:PORT": True,
+    "Host: 127.0.0.1:PORT\r\nOrigin: http://127.0.0.1:PORT": True,
+    "Host: 127.0.0.1:PORT\r\nOrigin: http://localhost:PORT": True,
+    "": False,
+    "Host:": False,
+    "Host: 127.0.0.1": False,
+    "Host: 127.0.0.1:1": False,
+    "Host: rebound.example:PORT": False,
+    "Host: 127.0.0.1:PORT.example": False,
+    "Host: 127.0.0.1:PORT\r\nHost: rebound.example": False,
+    "Host: 127.0.0.1:PORT\r\nOrigin: http://page.example": False,
+    "Host: 127.0.0.1:PORT\r\nOrigin: https://127.0.0.1:PORT": False,
+    "Host: 127.0.0.1:PORT\r\nOrigin: http://127.0.0.1:1": False,
+    "Host: 127.0.0.1:PORT\r\nOrigin: null": False,
+    "Host: 127.0.0.1:PORT\r\nOrigin: http://127.0.0.1:PORT\r\nOrigin: http://page.example": False,
+}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+@pytest.mark.parametrize("fields", DOORS)
+def test_only_its_own_host_and_no_other_origin_pass(fields: str, method: str, tmp_path: Path) -> None:
+    with ReplayServer(DELTA + END) as server, RecordingProxy(server.url, tmp_path) as proxy:
+        lines = fields.replace("PORT", proxy.url.rpartition(":")[2])
+        head = [f"{method} /v1/models HTTP/1.1", *([lines] if lines else []), "Content-Length: 2", "Connection: close"]
+        answer = raw.exchange(proxy, "\r\n".join([*head, "", "{}"]).encode())
+    passes = DOORS[fields]
+    assert answer.startswith(b"HTTP/1.1 200 " if passes else b"HTTP/1.1 403 ")
+    assert (len(server.requests), len(names(tmp_path))) == ((1, 1) if passes else (0, 0))
+
+
+def test_a_whole_url_in_place_of_a_path_is_no_way_around_the_host(tmp_path: Path) -> None:
+    with ReplayServer(DELTA + END) as server, RecordingProxy(server.url, tmp_path) as proxy:
+        assert exchange(proxy, post(path="http://rebound.example/v1/models")).startswith(b"HTTP/1.1 403 ")
+    assert server.requests == []
 
 
 def test_a_client_that_leaves_ends_the_answer_at_the_server_and_the_recording_says_so(tmp_path: Path) -> None:
@@ -297,7 +356,7 @@ def test_a_server_that_is_away_is_a_502_and_no_recording(tmp_path: Path) -> None
     with ReplayServer(END) as server:
         url = server.url
     with RecordingProxy(url, tmp_path) as proxy, svir.Client(proxy.url, retry=ONCE) as client:
-        with pytest.raises(svir.ServerError, match=f"expected a connection to {url}, got Connection refused"):
+        with pytest.raises(svir.ServerError, match=f"no connection to {url}: Connection refused"):
             client.complete("hi")
     assert names(tmp_path) == []
 

@@ -34,4 +34,4 @@ def test_repairs_are_named_and_an_error_with_strict() -> None:
 def test_a_folder_without_recordings_is_told_in_one_line(tmp_path: Path) -> None:
     ran = replay(str(tmp_path))
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == f"svir: expected .http and .sse files in {tmp_path}, got none\n"
+    assert ran.stderr == f"svir: there are no .http or .sse files in {tmp_path}\n"

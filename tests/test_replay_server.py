@@ -535,7 +535,7 @@ def test_a_thread_that_does_not_end_is_a_failure() -> None:
         return b""
 
     server = ReplayServer(answer, patience=0.02)
-    ends = pytest.raises(RuntimeError, match=r"expected loopback-1 to end within 0\.02 s")
+    ends = pytest.raises(RuntimeError, match=r"loopback-1 did not end within 0\.02 s")
     with ends, server, connect(server) as sock:
         sock.sendall(GET)
         assert asked.wait(10)

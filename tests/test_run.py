@@ -13,9 +13,8 @@ from answers import DONE, HELLO, called, chunk
 from functions import Place, add, get_weather
 
 import svir
-from svir.run import Run
 from svir.testing import Answer, ReplayServer, Request
-from svir.tools import as_tool
+from svir.tools import Run, as_tool
 
 
 def bodies(server: ReplayServer) -> list[dict[str, Any]]:
@@ -161,7 +160,7 @@ def test_what_ends_the_program_is_no_failed_call() -> None:
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 list(run)
-    assert run.messages[-1]["content"] == "error: no result of this call"
+    assert run.messages[-1]["content"] == "error: this call was not run"
 
 
 def test_the_calls_of_a_round_are_carried_out_in_order() -> None:
@@ -259,7 +258,7 @@ def test_an_answer_that_breaks_off_carries_out_nothing() -> None:
 def test_the_loop_ends_at_max_rounds_with_a_conversation_that_can_go_on() -> None:
     with ReplayServer(called(("add", '{"a": 1, "b": 1}'))) as server, svir.Client(server.url) as client:
         run = client.run("hi", tools=[add], max_rounds=2)
-        with pytest.raises(svir.RoundsError, match="within 2 rounds, got 1 more calls") as caught:
+        with pytest.raises(svir.RoundsError, match="still called functions in answer 2 of 2") as caught:
             list(run)
         error = caught.value
         assert len(server.requests) == 2
@@ -345,7 +344,7 @@ def test_a_token_ends_the_loop_between_two_calls() -> None:
         with pytest.raises(svir.Cancelled):
             list(run)
     assert done == [1]
-    assert [message["content"] for message in run.messages[2:]] == ["null", "error: no result of this call"]
+    assert [message["content"] for message in run.messages[2:]] == ["null", "error: this call was not run"]
 
 
 def test_calls_that_wait_in_an_executor_are_taken_back_when_the_loop_is_left() -> None:

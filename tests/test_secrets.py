@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from answers import DONE, HELLO, chunk
@@ -28,6 +29,7 @@ OTHER = "OTHER-9876543210"
 SECRETS = {
     "api_key": MARKER,
     "headers": {"api-key": f"{OTHER}-1", "Cookie": f"a={OTHER}-2", "X-Auth": f"{OTHER}-3", "X-Signature": f"{OTHER}-4"},
+    "query": {"token": f"{OTHER}-5/?&"},
 }
 BASIC = base64.b64encode(f"user:{MARKER}".encode()).decode()
 
@@ -99,6 +101,27 @@ def test_an_error_that_repeats_the_request_is_told_without_its_secrets(
     assert f"Bearer {MARKER}" in server.requests[0].headers.values()
     assert "***" in caught.value.body
     assert "svir" in caught.value.body
+
+
+@pytest.mark.parametrize("part", [str, unquote], ids=["as sent", "as given"])
+def test_an_error_that_repeats_the_url_is_told_without_the_secrets_of_its_query(
+    part: Callable[[str], str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    def answer(request: Request) -> Answer:
+        return Answer.json({"error": {"message": f"Cannot POST {part(request.path)}"}}, status=404)
+
+    seen: list[object] = []
+    with ReplayServer(answer) as server, nothing_told(capfd) as told:
+        with client_of(server.url, on_request=seen.append, on_error=seen.append, **SECRETS) as client:
+            with pytest.raises(svir.RejectedError) as caught:
+                client.complete("hi")
+            told += [shown(caught.value), repr(client), repr(client._query), *map(repr, seen)]
+    assert server.requests[0].path == f"/v1/chat/completions?token={OTHER}-5%2F%3F%26"
+    assert "Cannot POST /v1/chat/completions?token=***" in str(caught.value)
+    assert f"(asked {server.url}/v1/chat/completions?token=***;" in str(caught.value)
+    assert [info.url for info in seen if isinstance(info, svir.RequestInfo)] == [
+        f"{server.url}/v1/chat/completions?token=***"
+    ]
 
 
 @pytest.mark.parametrize("first", [b"", chunk("a")], ids=["at once", "later"])

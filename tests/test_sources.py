@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ import svir
 from svir.request import sources as sources_module
 from svir.request.body import Body
 from svir.request.media import Image
-from svir.request.sources import Sources
+from svir.request.sources import FileBelow, Folder, Sources
 from svir.request.textfile import TextFile
 
 pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
@@ -294,6 +295,115 @@ class TestAFileThatIsNotHeldOpen:
             photo.unlink()
             with pytest.raises(svir.SourceError, match="got No such file or directory"):
                 b"".join(body)
+
+
+# Below a folder that is held open
+
+
+@pytest.fixture(params=[True, False], ids=["step by step", "by its path"])
+def opens_below(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to open a file below a folder: by its descriptor, and where a platform lacks that."""
+    if request.param and not sources_module._OPENS_BELOW:
+        pytest.skip("nothing can be opened below a descriptor here")
+    monkeypatch.setattr(sources_module, "_OPENS_BELOW", request.param)
+
+
+only_by_descriptor = pytest.mark.skipif(not sources_module._OPENS_BELOW, reason="needs files below a descriptor")
+
+
+def below(folder: Folder, name: str) -> Any:
+    return Image(FileBelow(folder, folder.path / name))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def album(tmp_path: Path) -> Path:
+    """A folder with one photo, two folders down."""
+    path = tmp_path / "album"
+    (path / "a" / "b").mkdir(parents=True)
+    (path / "a" / "b" / "photo.png").write_bytes(PHOTO)
+    return path
+
+
+@pytest.mark.usefixtures("opens_below")
+class TestAFileBelowAFolder:
+    def test_is_sent_whole_and_takes_one_descriptor_in_many_places(self, album: Path) -> None:
+        with Folder(album) as folder, Sources() as sources:
+            before = descriptors()
+            body = Body({"x": [below(folder, "a/b/photo.png") for _ in range(20)]}, sources)
+            assert json.loads(b"".join(body)) == {"x": [URL] * 20}
+            assert descriptors() == before + 1
+
+    @pytest.mark.usefixtures("crowded")
+    def test_is_opened_again_for_each_pass_where_descriptors_are_few(self, album: Path) -> None:
+        with Folder(album) as folder, Sources() as sources:
+            before = descriptors()
+            body = Body({"x": below(folder, "a/b/photo.png")}, sources)
+            assert descriptors() == before
+            assert json.loads(b"".join(body)) == {"x": URL}
+            assert descriptors() == before
+
+    @pytest.mark.parametrize("name", ["a", "a/b", "a/b/photo.png"])
+    def test_is_not_opened_where_a_link_was_put_into_its_path(self, name: str, album: Path) -> None:
+        with Folder(album) as folder, Sources() as sources:
+            image = below(folder, "a/b/photo.png")
+            (album / name).rename(album.with_name("moved"))
+            (album / name).symlink_to(album.with_name("moved"))
+            with pytest.raises(svir.SourceError, match="a link"):
+                Body({"x": image}, sources)
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("a/none.png", "expected a readable file, got No such file or directory: PATH/a/none.png"),
+            ("a/b/photo.png/x", None),
+            ("a/b", "expected a regular file, got a directory: PATH/a/b"),
+            (".", "expected a regular file, got a directory: PATH"),
+            ("../secret", "expected a file below PATH, got PATH/../secret"),
+            ("/secret", "expected a file below PATH, got /secret"),
+        ],
+    )
+    def test_is_refused_where_there_is_none(self, name: str, said: str | None, album: Path) -> None:
+        with Folder(album) as folder, Sources() as sources, pytest.raises(svir.SourceError) as caught:
+            Body({"x": below(folder, name)}, sources)
+        assert said is None or str(caught.value) == said.replace("PATH", str(album))
+
+    def test_is_not_pickled(self, album: Path) -> None:
+        """In another process the number of the descriptor stands for another file."""
+        with Folder(album) as folder, pytest.raises(TypeError, match="cannot pickle a folder that is held open"):
+            pickle.dumps(below(folder, "a/b/photo.png"))
+
+
+@only_by_descriptor
+def test_a_link_that_is_put_there_while_a_file_is_opened_is_not_followed(
+    album: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photo, look = album / "a" / "b" / "photo.png", os.stat
+
+    def looked_at(name: Any, **more: Any) -> os.stat_result:
+        status = look(name, **more)
+        if name == "photo.png":
+            photo.rename(album / "moved.png")
+            photo.symlink_to(album / "moved.png")
+        return status
+
+    with Folder(album) as folder, Sources() as sources:
+        image = below(folder, "a/b/photo.png")
+        monkeypatch.setattr(os, "stat", looked_at)
+        with pytest.raises(svir.SourceError, match="got Too many levels of symbolic links: "):
+            Body({"x": image}, sources)
+
+
+@only_by_descriptor
+def test_nothing_is_opened_below_a_folder_that_was_closed(album: Path) -> None:
+    with Folder(album) as folder:
+        image = below(folder, "a/b/photo.png")
+    with Sources() as sources, pytest.raises(svir.SourceError, match="Bad file descriptor"):
+        Body({"x": image}, sources)
+
+
+def test_a_folder_that_is_not_there_is_refused(album: Path) -> None:
+    with pytest.raises(svir.SourceError, match="expected a folder that can be opened, got No such file or directory"):
+        Folder(album / "none")
 
 
 def test_reading_a_file_takes_one_buffer_whatever_its_size(tmp_path: Path) -> None:

@@ -159,9 +159,9 @@ def test_what_cannot_keep_a_mark_is_refused() -> None:
         def rounded(price: float) -> int:
             return round(price)
 
-    with pytest.raises(svir.RequestError, match=r"got a method \(mark it in its class\)"):
+    with pytest.raises(svir.RequestError, match="mark the function in its class"):
         svir.tool(name="price-of")(Shop().price)
-    with pytest.raises(svir.RequestError, match="below @staticmethod and @classmethod, got it above"):
+    with pytest.raises(svir.RequestError, match="below @staticmethod and @classmethod, not above"):
         svir.tool(name="rounded")(Shop.__dict__["rounded"])
 
 
@@ -174,7 +174,7 @@ def test_a_class_is_a_tool_with_the_docstring_of_its_own() -> None:
     assert as_tool(Point).description == "A place."
 
 
-def test_a_default_that_json_does_not_know_is_not_told() -> None:
+def test_a_default_that_json_does_not_know_is_not_in_the_schema() -> None:
     def wait(seconds: float = math.inf) -> str:
         return str(seconds)
 
@@ -216,31 +216,31 @@ class Later:
     async def __call__(self, a: int) -> None: ...
 
 
-# (function, what is said)
+# (function, the message)
 NO_TOOLS: list[tuple[Any, str]] = [
     (untyped, "expected a type for each parameter of tool 'untyped', got none for a"),
-    (positional, "can be given by name for tool 'positional', got a: int"),
-    (many, r"can be given by name for tool 'many', got \*a: int"),
-    (more, r"can be given by name for tool 'more', got \*\*a: int"),
+    (positional, "can be passed by keyword for tool 'positional', got a: int"),
+    (many, r"can be passed by keyword for tool 'many', got \*a: int"),
+    (more, r"can be passed by keyword for tool 'more', got \*\*a: int"),
     (strange, r"at strange\.a\[\], got complex"),
-    (forward, "expected a signature with types for tool 'forward', got none: name 'Nowhere' is not defined"),
+    (forward, "the signature of tool 'forward' cannot be read: name 'Nowhere' is not defined"),
     (later, "expected a plain function as tool 'later', got a coroutine function"),
     (numbers, "expected a plain function as tool 'numbers', got a generator"),
     (Later(), "expected a plain function as tool 'later', got a coroutine function"),
-    (mangled, "expected other names of parameters for tool 'mangled', got .*__a"),
+    (mangled, "a parameter of tool 'mangled' has a name that cannot be used: .*__a"),
     (lambda: 1, r"expected a name of 1 to 64 letters, digits, _ and - \(name=... sets it\), got '<lambda>'"),
     (functools.partial(add, b=1), r"\(name=... sets it\), got ''"),
-    ({"type": "function"}, "expected functions as tools, got dict: a call of it could not be carried out"),
+    ({"type": "function"}, "expected a function as a tool, got dict"),
 ]
 
 
-@pytest.mark.parametrize(("function", "said"), NO_TOOLS, ids=[row[1][:40] for row in NO_TOOLS])
-def test_what_is_no_tool_is_refused_before_anything_is_sent(function: Any, said: str) -> None:
+@pytest.mark.parametrize(("function", "message"), NO_TOOLS, ids=[row[1][:40] for row in NO_TOOLS])
+def test_what_is_no_tool_is_refused_before_anything_is_sent(function: Any, message: str) -> None:
     with ReplayServer(HELLO) as server, svir.Client(server.url) as client:
-        with pytest.raises(svir.RequestError, match=said):
+        with pytest.raises(svir.RequestError, match=message):
             client.run("hi", tools=[add, function])
     assert server.connections == 0
-    with pytest.raises(svir.RequestError, match=said):
+    with pytest.raises(svir.RequestError, match=message):
         svir.tool(function)
 
 

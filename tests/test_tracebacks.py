@@ -216,6 +216,15 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a header with a line end": {"headers": {"X-Auth": f"{OTHER}\n"}},
     "a header's name with a blank": {"headers": {"X Auth": OTHER, **SECRETS["headers"]}},
     "a header that frames the request": {"headers": {"Content-Length": OTHER}},
+    "a query that is none": {"query": {"token": OTHER, "v": 1}},
+    "a query of half a character": {"query": {"token": f"{OTHER}\ud83d"}},
+    "a key of bytes": {"api_key": MARKER.encode()},
+    "a key of bytes from a function": {"api_key": lambda: MARKER.encode()},
+    "a header of bytes": {"headers": {"X-Auth": OTHER.encode()}},
+    "a timeout of seconds": {"timeout": 30},
+    "a proxy by SOCKS": {"proxy": f"socks5://user:{MARKER}@127.0.0.1:1"},
+    "a base URL with a key in it": {"base_url": f"https://user:{MARKER}@127.0.0.1:1"},
+    "a base URL with a query": {"base_url": f"https://127.0.0.1:1/v1?key={MARKER}"},
     "a proxy of another scheme": {"proxy": f"ftp://user:{MARKER}@127.0.0.1:1"},
     "a proxy with a line end": {"proxy": f"http://user:{MARKER}\n@127.0.0.1:1"},
     "a base URL that is none": {"base_url": "no url"},
@@ -226,6 +235,12 @@ REFUSED: dict[str, dict[str, Any]] = {
 def test_an_argument_that_is_refused_leaves_no_secret_in_reach(failure: str) -> None:
     options = {"base_url": "http://127.0.0.1:1", **SECRETS, **REFUSED[failure]}
     check(caught(lambda: svir.Client(**options).complete("hi")))
+
+
+@pytest.mark.parametrize("failure", [name for name in REFUSED if "proxy" not in name and "URL" not in name])
+def test_a_change_that_is_refused_leaves_no_secret_in_reach(failure: str) -> None:
+    client = svir.Client("http://127.0.0.1:1", **SECRETS)
+    check(caught(lambda: client.replace(**REFUSED[failure]).complete("hi")))
 
 
 def test_a_question_that_is_refused_leaves_no_secret_in_reach() -> None:

@@ -21,7 +21,7 @@ import msgspec
 import PIL.Image
 
 import svir
-from svir import batches, probe, run, testing, tools
+from svir import batches, probe, testing, tools
 from svir.testing import faults, plugin
 
 
@@ -74,6 +74,7 @@ def clients() -> svir.Client:
         api_key="key",
         model="m",
         headers={"api-key": "key"},
+        query={"api-version": "2024-10-21"},
         timeout=timeout,
         retry=retry,
         strict=True,
@@ -93,10 +94,17 @@ def clients() -> svir.Client:
         assert_type(client.limits, svir.Limits)
         assert_type(client.strict, bool)
         assert_type(client.think_tags, bool)
+        other = client.replace(api_key=None, model="m", headers={}, query=None, timeout=timeout, retry=retry)
+        assert_type(other, svir.Client)
+        other.replace(strict=True, think_tags=False, limits=limits, on_request=None, on_response=None, on_error=failed)
+        client.replace(timeout=10)  # type: ignore[arg-type]
+        client.replace(base_url="http://localhost")  # type: ignore[call-arg]
     client.close()
     assert_type((timeout.connect, timeout.first, timeout.idle, timeout.progress, timeout.total)[0], float | None)
     assert_type(retry.base + retry.cap + retry.max_retry_after, float)
-    assert_type(limits.event + limits.document + limits.head + limits.decompressed + limits.unframed, int)
+    assert_type(
+        limits.answer + limits.event + limits.document + limits.head + limits.decompressed + limits.unframed, int
+    )
     assert_type(limits.tool_calls + limits.error_body + limits.headers, int)
     assert_type(limits.error_wait, float)
     return client
@@ -392,7 +400,7 @@ def loop(client: svir.Client, call: svir.ToolCall) -> None:
     with concurrent.futures.ThreadPoolExecutor() as executor:
         asked = client.run("Hi", tools=[get_weather, get_time], max_rounds=4, executor=executor, temperature=0)
         with asked as events:
-            assert_type(events, run.Run)
+            assert_type(events, tools.Run)
             for event in events:
                 assert_type(event, svir.Event)
         assert_type(asked.messages, list[Mapping[str, Any]])

@@ -41,6 +41,13 @@ class _Call:
         self.extras: list[dict[str, Any]] = []
         self.doubts = _DOUBTS
 
+    def has(self, arguments: str) -> bool:
+        """Whether these are all of its arguments, an object."""
+        if arguments[:1] != "{" or arguments[-1:] != "}" or not self.doubts:
+            return False
+        self.doubts -= 1
+        return arguments == "".join(self.arguments)
+
     def is_whole(self) -> bool:
         """Whether its arguments are an object that nothing can follow."""
         if not self.arguments or not self.arguments[-1].rstrip().endswith("}") or not self.doubts:
@@ -73,6 +80,9 @@ class Calls:
             name, arguments = self._said(piece)
             call = self._find(piece, name, arguments)
             if call is None:
+                continue
+            if self._is_again(call, piece, name, arguments):
+                self._note("tool call sent again")
                 continue
             if piece.id and not call.id:
                 call.id = piece.id
@@ -118,13 +128,13 @@ class Calls:
             return None
         if index is None:
             self._note("tool call without index")
-        if call is not None and not self._is_another(call, name, arguments):
+        if call is not None and not self._is_another(call, piece, name, arguments):
             return call
         if index in self._at:
             self._note("new tool call at a used index")
         return self._open(index)
 
-    def _is_another(self, call: _Call, name: str, arguments: str) -> bool:
+    def _is_another(self, call: _Call, piece: CallPiece, name: str, arguments: str) -> bool:
         """Whether a name says that another call begins, where neither the index nor the id says so.
 
         A name alone does not: it may be the rest of one that was cut, or the same one again.
@@ -132,8 +142,14 @@ class Calls:
         if not name or not call.name:
             return False
         if call.arguments:
+            if self._is_again(call, piece, name, arguments):
+                return False
             return (name != call.name or bool(arguments.strip())) and call.is_whole()
         return name != call.name and is_object(arguments)
+
+    def _is_again(self, call: _Call, piece: CallPiece, name: str, arguments: str) -> bool:
+        """Whether a piece is the whole call once more (GPT-5)."""
+        return bool(piece.id) and piece.id == call.id and name == call.name and call.has(arguments)
 
     def _open(self, index: int | None) -> _Call:
         if len(self._calls) >= self._limit:

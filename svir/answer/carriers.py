@@ -112,16 +112,19 @@ def _texts_of(*names: str) -> Callable[[list[Any]], Iterator[str]]:
 
 
 _ITEMS = list[Any] | None
+_TEXT_OR_OBJECT = str | dict[str, Any] | None
 
 CARRIERS = (
     Carrier(name="content", shows="text", type=Any),
     # LM Studio, llama.cpp, SGLang, DeepSeek, ...
     Carrier(name="reasoning_content", shows="reasoning"),
     # mlx-lm, vLLM, Groq, Cerebras, OpenRouter; mlx-vlm sends every piece under both names
-    Carrier(name="reasoning", shows="reasoning"),
+    Carrier(name="reasoning", shows="reasoning", type=_TEXT_OR_OBJECT),
     # Copilot: the text, and once behind it the same encrypted
     Carrier(name="reasoning_text", shows="reasoning"),
     Carrier(name="reasoning_opaque", type=Any, join=_latest),
+    # gateways before Claude and Gemini; theirs, and any-llm's `reasoning`, may be an object with the text in it
+    Carrier(name="thinking", shows="reasoning", type=_TEXT_OR_OBJECT),
     # OpenRouter, Vercel: texts that `reasoning` has, too, and what is encrypted or signed
     Carrier(
         name="reasoning_details", shows="reasoning", type=_ITEMS, join=_appended, texts=_texts_of("text", "summary")
@@ -157,8 +160,10 @@ def reasoning_of(delta: Any, /) -> tuple[str, str]:
     time in `reasoning_details`, whose text counts where no other carrier has it.
     """
     for name in REASONING:
-        if text := getattr(delta, name):
-            return name, text
+        if value := getattr(delta, name):
+            text = value if isinstance(value, str) else "".join(_strings(value.get("content") or value.get("text")))
+            if text:
+                return name, text
     for carrier in ITEMS:
         if carrier.texts is not None and (value := getattr(delta, carrier.name)):
             text = "".join(carrier.texts(value))
@@ -168,6 +173,11 @@ def reasoning_of(delta: Any, /) -> tuple[str, str]:
 
 
 PART_TYPES = ("text", "output_text", "thinking", "reasoning")
+
+
+def is_other(part: Any, /) -> bool:
+    """Whether a part of a content list holds something else than text."""
+    return isinstance(part, dict) and part.get("type") not in PART_TYPES
 
 
 def parts(content: list[Any], /) -> Iterator[Piece]:

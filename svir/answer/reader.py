@@ -79,7 +79,7 @@ class Reader:
         self._surrogates = Surrogates()
         self._templates = Templates(self._turn, tags, self._surrogates)
         self._sse = sse.Decoder(limit=limits.event, is_last=is_done, is_whole=chunks.is_json)
-        self._latest = b""
+        self._latest = self._looked = b""
         self._strays: list[bytes] = []
         self._stray_bytes = 0
 
@@ -118,12 +118,27 @@ class Reader:
                     continue
                 if turn.first_byte is None and block:
                     turn.first_byte = clock()
-                payloads = decoder.feed(block)
-                if payloads:
-                    turn.now = clock()
-                    yield from self._one(payloads[0]) if payloads.__class__ is tuple else self._taken(payloads)
-                    if self.done:
-                        return
+                if not (payloads := decoder.feed(block)):
+                    continue
+                turn.now = clock()
+                got = payloads[0] if isinstance(payloads, tuple) else None
+                if type(got) is bytes:
+                    if (template := templates.now) is not None and (text := template.text(got)):
+                        self._count(1)
+                        template.parts.append(text)
+                        yield template.event(text)
+                    else:
+                        yield from self._one(got)
+                elif isinstance(got, sse.Run) and (template := templates.now) and (texts := template.texts_of_run(got)):
+                    self._count(len(texts))
+                    append, event = template.parts.append, template.event
+                    for text in texts:
+                        append(text)
+                        yield event(text)
+                else:
+                    yield from self._taken(payloads)
+                if self.done:
+                    return
             yield from self._taken(decoder.end())
         except SvirError as error:
             yield from self._failed(error)
@@ -211,24 +226,9 @@ class Reader:
 
     def _taken(self, payloads: Iterable[bytes | sse.Run]) -> Iterator[Event]:
         """The events of payloads, as each is asked for."""
-        turn, templates = self._turn, self._templates
+        templates = self._templates
         for got in payloads:
-            run: Iterable[bytes]
-            if isinstance(got, sse.Run):
-                template = templates.now
-                if template is not None and (texts := template.texts_of_run(got)):
-                    turn.events = self.received = turn.events + len(texts)
-                    turn.shown = self.shown = turn.shown + len(texts)
-                    turn.last_shown = turn.now
-                    append, event = template.parts.append, template.event
-                    for text in texts:
-                        append(text)
-                        yield event(text)
-                    continue
-                run = got.payloads()
-            else:
-                run = (got,)
-            for payload in run:
+            for payload in got.payloads() if isinstance(got, sse.Run) else (got,):
                 if payload.__class__ is not bytes:
                     events, payload = self._aside(payload)
                     yield from events
@@ -236,15 +236,20 @@ class Reader:
                         continue
                 template = templates.now
                 if template is not None and (text := template.text(payload)):
-                    turn.events = self.received = turn.events + 1
-                    turn.shown = self.shown = turn.shown + 1
-                    turn.last_shown = turn.now
+                    self._count(1)
                     template.parts.append(text)
                     yield template.event(text)
                     continue
                 yield from self._one(payload)
                 if self.done:
                     return
+
+    def _count(self, events: int) -> None:
+        """So many events came, and each showed something."""
+        turn = self._turn
+        turn.events = self.received = turn.events + events
+        turn.shown = self.shown = turn.shown + events
+        turn.last_shown = turn.now
 
     def _one(self, payload: bytes) -> Iterable[Event]:
         """The events of one payload that is read whole."""
@@ -384,6 +389,8 @@ class Reader:
     def _look(self, payload: bytes, *, has_choices: bool) -> None:
         """What a payload says that brings no piece of the answer: a failure, that the server is alive, or more."""
         turn = self._turn
+        if payload == self._looked:
+            return
         try:
             data = tolerant.plain(payload)
         except tolerant.Unreadable as error:  # a number or a depth that only the typed decoder passes over
@@ -400,7 +407,7 @@ class Reader:
         if not has_choices:
             turn.count_nothing(payload)
         turn.gather(data)
-        self._latest = b""
+        self._latest, self._looked = b"", payload
 
     def _unreadable(self, error: tolerant.Unreadable, payload: bytes) -> StreamError:
         """What a payload that is no chunk means: a failure, in plain words or a list (Gemini), or broken JSON."""

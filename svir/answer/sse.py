@@ -135,12 +135,12 @@ class Decoder:
             return ()
         return self._feed(block)
 
-    def _feed(self, block: bytes) -> Iterator[bytes | Run]:
+    def _feed(self, block: bytes) -> Iterable[bytes | Run]:
         if self._start is not None:
             # One byte order mark at the very start is no part of the stream, however it is cut.
             self._start += block
             if len(self._start) < len(_BOM) and _BOM.startswith(self._start):
-                return
+                return ()
             block, self._start = self._start.removeprefix(_BOM), None
         self.idle = False
         event, tail = self._event, self._tail
@@ -151,26 +151,36 @@ class Decoder:
             tail.append(block)
             block = b"".join(tail)
             tail.clear()
+        whole: tuple[bytes | Run, ...] = ()
         if event.open or block[:6] != BEFORE or b"\r" in block or len(block) > self._limit:
             self._after_cr = self._after_cr or block[-1:] == b"\r"
             *lines, rest = _cut(block)
         else:
             first, last = block.find(AFTER), block.rfind(AFTER)
             if first >= 0:
-                if first == last and block.find(b"\n") == first > len(BEFORE):
-                    yield block[len(BEFORE) : first]
-                else:
-                    yield Run(block[: last + len(AFTER)], event)
+                single = first == last and block.find(b"\n") == first > len(BEFORE)
+                whole = (block[len(BEFORE) : first] if single else Run(block[: last + len(AFTER)], event),)
                 block = block[last + len(AFTER) :]
             *lines, rest = block.split(b"\n")
+        if lines:
+            return self._by_line(whole, lines, rest)
+        self._keep(rest)
+        return whole
+
+    def _by_line(self, whole: tuple[bytes | Run, ...], lines: list[bytes], rest: bytes) -> Iterator[bytes | Run]:
+        yield from whole
         for line in lines:
-            yield from event.feed(line)
-        self._size = event.size + len(rest)
+            yield from self._event.feed(line)
+        self._keep(rest)
+
+    def _keep(self, rest: bytes) -> None:
+        """The rest of a block begins a line."""
+        self._size = self._event.size + len(rest)
         if self._size > self._limit:
             raise _too_large(self._limit)
         if rest:
-            tail.append(rest)
-        self.idle = not (rest or event.open or self._after_cr)
+            self._tail.append(rest)
+        self.idle = not (rest or self._event.open or self._after_cr)
 
     def end(self) -> Iterator[bytes]:
         """The body is over: what is pending is handed on, because gateways leave out the last blank line."""

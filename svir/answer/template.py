@@ -71,7 +71,7 @@ class Template:
         self._start, self._stop = len(head), -len(tail)
         self._before, self._after = sse.BEFORE + self._head, self._tail + sse.AFTER
         self._block_start, self._block_stop = len(sse.BEFORE) + len(head), -len(tail) - len(sse.AFTER)
-        self._joint = tail + sse.AFTER + sse.BEFORE + head
+        self._joint = self._after + self._before
         self._mark = mark
 
     def is_of(self, payload: bytes, /) -> bool:
@@ -99,22 +99,18 @@ class Template:
         Put together again they must give what came. No JSON string has a line end in it, so that as many strings as
         events prove that there is just one in each.
         """
-        start, stop = self._start, self._stop
+        start, stop = self._start + 1, self._stop - 1
         pieces = [payload[start:stop] for payload in run.split()]
-        if sse.BEFORE + self.head + self._joint.join(pieces) + self.tail + sse.AFTER != run.events:
+        if self._before + self._joint.join(pieces) + self._after != run.events:
             return []
-        return self._all_decoded(pieces)
+        return self._all_decoded(b'["%b"]' % b'",\n"'.join(pieces), len(pieces))
 
-    def _all_decoded(self, pieces: list[bytes]) -> list[str]:
-        written = b",".join(pieces)
-        if written.find(b"\n") >= 0:
-            return []  # white space around a string, and the end of a line
+    def _all_decoded(self, written: bytes, count: int) -> list[str]:
         try:
-            strings = chunks.decode_strings(b"[%b]" % b",\n".join(pieces))
+            strings = chunks.decode_strings(written)
         except MsgspecError:
             return []
-        alike = len(strings) == len(pieces) and "" not in strings and self._mark not in "".join(strings)
-        return strings if alike else []
+        return strings if len(strings) == count and "" not in strings and self._mark not in "".join(strings) else []
 
     def _cut_out(self, payload: bytes) -> bytes:
         """What stands in the place of the string, nothing when the payload is another around it."""
@@ -170,7 +166,9 @@ class Padded(Template):
             if not (payload.startswith(head) and payload.endswith(tail)):
                 return []
             pieces.append(text)
-        return self._all_decoded(pieces)
+        if b"".join(pieces).find(b"\n") >= 0:
+            return []  # white space around a string, and the end of a line
+        return self._all_decoded(b"[%b]" % b",\n".join(pieces), len(pieces))
 
     def _unpadded(self, string: bytes) -> bytes:
         text, found, padding = string.partition(self._middle)

@@ -398,6 +398,8 @@ class Turn:
         if text:
             if delta.reasoning and delta.reasoning_content not in (None, "", delta.reasoning):
                 self.note("two reasoning carriers that differ")
+            if isinstance(getattr(delta, carrier), dict):
+                self.note(f"{carrier} as an object")
             self._reason(text, carrier, events)
         for item in carriers.ITEMS:
             if value := getattr(delta, item.name):
@@ -437,6 +439,8 @@ class Turn:
             self._text(encode(content).decode(), events)
             return
         self.note("content as a list of parts")
+        if others := [part for part in content if carriers.is_other(part)]:
+            self._keep(self._below("message"), {"content": others}, ("content",))
         for is_reasoning, text in carriers.parts(content):
             if is_reasoning:
                 self._reason(text, "parts", events)

@@ -1,6 +1,26 @@
-"""`svir` on the command line: finds the command, and says in one line what went wrong.
+"""`svir` on the command line: each command stands on the public names, as a program of anybody's would.
 
-Each command has a file of its own with `add`, which declares it, and `run`, which returns the exit code.
+In:   the arguments of one command, and standard input where a command reads it.
+Out:  results on standard output, everything about them on standard error, and an exit code.
+
+`main`, below, finds the command, runs it, and reports in one line what went wrong. Each command has a file of its own
+with `add`, which declares it, and `run`, which returns the exit code.
+
+Files, in the order in which to read them:
+
+exits.py      exit codes, once for all commands
+terminal.py   lines, notes, complaints and tables; when colours are used, and what foreign text must not do
+target.py     which server a command talks to, and with which key
+chat.py       one question, or a conversation (conversation.py); page.py writes answers, gauge.py draws progress bars
+models.py     the models of a server
+probe.py      what `svir.probe` finds
+batch.py      a file of requests: batch_input.py reads it, batch_output.py and batch_format.py write the results,
+              meter.py shows the progress
+record.py     answers of a real server into files
+replay.py     what svir makes of such files
+demo.py       what `svir.demo` runs and measures
+
+Rules: OpenAI's API reference for the batch format, https://no-color.org, and exit codes as shells report them.
 """
 
 from __future__ import annotations
@@ -22,7 +42,7 @@ _EXAMPLES = """\
 examples:
   svir chat "Why is the sky blue?" --url http://localhost:1234
   svir models --url http://localhost:1234
-  svir COMMAND --help                          says more of each
+  svir COMMAND --help                          explains one command
 """
 
 
@@ -35,8 +55,8 @@ def main(argv: list[str] | None = None) -> int:
     Raises:
         SystemExit: after `--help` and `--version`, and with 2 when the arguments are wrong.
     """
-    _open_what_is_closed()
-    _speak_utf_8()
+    _replace_closed_outputs()
+    _write_utf_8()
     try:
         with _quiet_interrupts():
             arguments = _parser().parse_args(argv)
@@ -63,15 +83,15 @@ def main(argv: list[str] | None = None) -> int:
             _silence_stdout()
             return exits.BROKEN_PIPE
         if error.filename is not None:
-            terminal.complain(f"expected a file that can be used, got {error.strerror}: {error.filename}")
+            terminal.complain(f"cannot use {error.filename}: {error.strerror}")
             return exits.USAGE
         _silence_stdout()
-        terminal.complain(f"expected an output that can be written, got {error.strerror}")
+        terminal.complain(f"cannot write the output: {error.strerror}")
         return exits.FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
-    # Here, because the processes that the demo starts import this package too, and none of its commands.
+    # Here and not at the top: Ctrl-C while they load ends the command as it does later on.
     from . import batch, chat, demo, models, probe, record, replay
 
     parser = argparse.ArgumentParser(
@@ -89,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def _quiet_interrupts() -> Iterator[None]:
-    """Ctrl-C may come while an object is half made, whose destructor then complains of what it lacks: not aloud."""
+    """Ctrl-C may interrupt the construction of an object, whose destructor then fails: that shows no traceback."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -106,14 +126,14 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _open_what_is_closed() -> None:
-    """An output that whoever started this has closed goes nowhere, and its number to no socket."""
+def _replace_closed_outputs() -> None:
+    """An output that was closed before the start is discarded; its file descriptor must not become a socket's."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as this runs
 
 
-def _speak_utf_8() -> None:
+def _write_utf_8() -> None:
     """What is piped is UTF-8, whatever the code page, and a file's name keeps its bytes. What another encoding lacks,
     asked for with `PYTHONIOENCODING`, is an error. On a terminal and among complaints it is an escape: no reason to
     lose the answer."""
@@ -133,7 +153,7 @@ def _reader_left(error: OSError) -> bool:
 
 
 def _silence_stdout() -> None:
-    """Lets the interpreter's last flush go nowhere: it would complain of the broken pipe again."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Discards what the interpreter flushes at its end: it would report the broken pipe again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from typing import Any
-
-import msgspec
 
 from .. import Completion, NotAStreamError, StatusError, StreamError
 from ..batches import Row
@@ -15,22 +12,14 @@ from .batch_input import Line
 
 OK = 200
 ID = "batch_req_"
-"""Before the number of a line, in the id of its result."""
-
-
-def encoded(value: dict[str, Any], /) -> bytes:
-    """A value as one line."""
-    try:
-        return msgspec.json.encode(value) + b"\n"
-    except UnicodeEncodeError:  # half a surrogate pair in what a server sent beside the text
-        return json.dumps(value).encode() + b"\n"
+"""The prefix of a line number in the id of its result."""
 
 
 def document(line: Line, row: Row, /) -> dict[str, Any]:
     """A result in OpenAI's batch format.
 
-    A refusal by the server is a `response`, as OpenAI has it; every other failure an `error` whose code is the name of
-    svir's exception in small letters, with what came of the answer as `partial`.
+    An error status of the server is a `response`, as in OpenAI's format; any other failure an `error` whose code is the
+    name of svir's exception in snake case, with the answer so far as `partial`.
 
     Source: OpenAI's API reference, "The request output object" of the batch API. `repairs` and `partial` are svir's.
     """
@@ -40,13 +29,13 @@ def document(line: Line, row: Row, /) -> dict[str, Any]:
         if row.completion.repairs:
             response["repairs"] = row.completion.repairs
     elif isinstance(row.error, StatusError) and not isinstance(row.error, NotAStreamError | StreamError):
-        response = {"status_code": row.error.status, "request_id": row.request_id, "body": _refusal(row.error)}
+        response = {"status_code": row.error.status, "request_id": row.request_id, "body": _error_body(row.error)}
     else:
         failure = _failure(row.error)
     return {"id": f"{ID}{line.number}", "custom_id": line.custom_id, "response": response, "error": failure}
 
 
-def _refusal(error: StatusError) -> dict[str, Any]:
+def _error_body(error: StatusError) -> dict[str, Any]:
     message = error.message or error.body
     return {"error": {"message": message, "type": error.type, "param": error.param, "code": error.code}}
 

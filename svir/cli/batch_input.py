@@ -1,8 +1,9 @@
-"""The input of `svir batch`: a line at a time, what is wrong with one, and the files that it refers to."""
+"""The input of `svir batch`: its lines one by one, their errors, and the files that they refer to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 
@@ -10,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from .. import Audio, Image, RequestError, SourceError, SvirError, Video
+from ..request.sources import FileBelow, Folder
 
 _MEDIA = {"image_url": Image, "video_url": Video, "audio_url": Audio}
 
@@ -18,11 +20,11 @@ class Line(Struct, frozen=True, kw_only=True):
     """A line that is not blank.
 
     Args:
-        number: its place in the file, from 1.
+        number: of the line in the file, from 1.
         size: its bytes.
-        custom_id: as it stands there, `None` when it has none that could be read.
+        custom_id: as in the file, `None` when it has none that can be read.
         request: for `svir.batch`; `None` when there is an error.
-        error: why it cannot be sent.
+        error: why the line cannot be sent.
     """
 
     number: int
@@ -32,8 +34,8 @@ class Line(Struct, frozen=True, kw_only=True):
     error: SvirError | None = None
 
 
-def opened(path: Path, /) -> BinaryIO:
-    """The file.
+def open_input(path: Path, /) -> BinaryIO:
+    """Opens the input.
 
     Raises:
         SourceError: it cannot be opened.
@@ -41,23 +43,27 @@ def opened(path: Path, /) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise SourceError(f"expected a readable file, got {error.strerror}: {path}") from error
+        raise SourceError(f"cannot read {path}: {error.strerror}") from error
 
 
-def folder_of(path: Path, /) -> Path | None:
-    """Where the files lie that an input may refer to: its own folder, and none for what stands in for a pipe."""
+def folder_of(path: Path, /) -> AbstractContextManager[Folder | None]:
+    """The folder of the files that an input may refer to, held open: its own, and `None` for a pipe.
+
+    Raises:
+        SourceError: it cannot be opened.
+    """
     is_pipe = not path.is_file() or path.absolute().parts[1:2] in (("dev",), ("proc",))
-    return None if is_pipe else path.parent
+    return nullcontext() if is_pipe else Folder(path.parent)
 
 
 class Lines:
-    """The lines of a file, each read when it is asked for. The ids are kept: about 100 bytes of memory for each.
+    """The lines of a file, each read when it is needed. The ids are kept: about 100 bytes of memory for each.
 
     Args:
-        folder: where the files lie that lines refer to, `None` for nowhere.
+        folder: of the files that lines refer to, `None` where they cannot.
     """
 
-    def __init__(self, file: BinaryIO, folder: Path | None) -> None:
+    def __init__(self, file: BinaryIO, folder: Folder | None) -> None:
         self._file = file
         self._folder = folder
         self._ids: set[str] = set()
@@ -72,16 +78,16 @@ class Lines:
         try:
             request = _request(text)
             custom_id = request["custom_id"]
-            self._admit(custom_id)
+            self._check_unique(custom_id)
             attach(request.get("body"), self._folder)
         except SvirError as error:
             error.args = (f"line {number}: {error}",)
             return Line(number=number, size=len(text), custom_id=custom_id, error=error)
         return Line(number=number, size=len(text), custom_id=custom_id, request=request)
 
-    def _admit(self, custom_id: str) -> None:
+    def _check_unique(self, custom_id: str) -> None:
         if custom_id in self._ids:
-            raise RequestError(f"expected a custom_id of its own, got {custom_id!r} a second time")
+            raise RequestError(f"the custom_id {custom_id!r} is used twice")
         self._ids.add(custom_id)
 
 
@@ -98,21 +104,22 @@ def _request(text: bytes) -> dict[str, Any]:
     return request
 
 
-def attach(body: Any, folder: Path | None, /) -> None:
-    """Puts files where messages refer to them: `{"file": "a.jpg"}` in place of the URL of an image, video or audio.
+def attach(body: Any, folder: Folder | None, /) -> None:
+    """Replaces `{"file": "a.jpg"}` as the URL of an image, video or audio by the file.
 
     Raises:
-        RequestError: a path is not inside the folder; nothing of it was read.
+        RequestError: a path is not inside the folder; the file was not read.
     """
     for part in _parts(body):
         for kind, medium in _MEDIA.items():
-            place = part.get(kind)
-            if not isinstance(place, dict):
+            reference = part.get(kind)
+            if not isinstance(reference, dict):
                 continue
-            if "file" in place:
-                place["url"] = {"file": place.pop("file")}
-            if isinstance(url := place.get("url"), Mapping) and "file" in url:
-                place["url"] = medium(inside(folder, url["file"]))
+            if "file" in reference:
+                reference["url"] = {"file": reference.pop("file")}
+            if isinstance(url := reference.get("url"), Mapping) and "file" in url:
+                source: Any = inside(folder, url["file"])
+                reference["url"] = medium(source)
 
 
 def _parts(body: Any) -> Iterator[dict[str, Any]]:
@@ -122,30 +129,30 @@ def _parts(body: Any) -> Iterator[dict[str, Any]]:
         yield from (part for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
 
 
-def inside(folder: Path | None, name: Any, /) -> Path:
-    """The path of a file in a folder or below it, links followed.
+def inside(folder: Folder | None, name: Any, /) -> FileBelow:
+    """A file in a folder or below it; the links in its path are followed now, and not when it is opened.
 
-    A file of requests may come from somebody else: it must not send what lies elsewhere on this machine.
+    A file of requests may come from somebody else: it must not send files from elsewhere on this machine.
 
     Raises:
-        RequestError: there is no folder, or the name is no relative path, has `..` in it, or leads out of the folder
-            over a link.
+        RequestError: there is no folder, or the name is no relative path, has `..` in it, or is a link that leads out
+            of the folder.
     """
     if folder is None:
-        raise RequestError(f"expected an input in the folder of the files it names, got a pipe and {name!r:.200}")
+        raise RequestError(f"an input from a pipe has no folder in which to find {name!r:.200}")
     if not isinstance(name, str) or not name or "\0" in name:
         raise RequestError(f"expected the relative path of a file, got {name!r:.80}")
     path, in_windows = Path(name), PureWindowsPath(name)  # the input may have been made elsewhere
     if path.anchor or in_windows.is_absolute() or ".." in (*path.parts, *in_windows.parts):
         raise RequestError(f"expected a path below the input's folder, got {name!r:.200}")
     try:
-        real = (folder / path).resolve()
-        is_inside = real.is_relative_to(folder.resolve())
-        circles = real.is_symlink()  # CPython 3.13 follows links in a circle up to where they began
+        real = (folder.path / path).resolve()
+        is_inside = real.is_relative_to(folder.path)
+        is_loop = real.is_symlink()  # CPython 3.13 follows a loop of links back to its start
     except (OSError, RuntimeError):
-        real, is_inside, circles = folder, False, True
-    if circles:
+        real, is_inside, is_loop = folder.path, False, True
+    if is_loop:
         raise RequestError(f"expected a path that can be followed, got {name!r:.200}")
     if not is_inside:
         raise RequestError(f"expected a path below the input's folder, got {name!r:.200}, which a link leads out of it")
-    return real
+    return FileBelow(folder, real)

@@ -1,7 +1,7 @@
-"""The output of `svir batch`: a line per result in OpenAI's format, and which lines of the input have theirs already.
+"""The output of `svir batch`: a line per result in OpenAI's format, and which lines of the input have one already.
 
-A line is written whole, at once, and never touched again. Its `id` is `batch_req_` and the number of its line in the
-input, by which a later run knows what is done: a `custom_id` may be missing, or there twice.
+A line is written whole, at once, and never changed. Its `id` is `batch_req_` and the number of its line in the input,
+by which a later run knows what is done: a `custom_id` may be missing, or used twice.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from msgspec import Struct
 
 from .. import RequestError, SourceError
 from ..batches import Row
-from .batch_format import ID, OK, document, encoded
+from . import terminal
+from .batch_format import ID, OK, document
 from .batch_input import Line
 
 _BEGINNING = b'{"id":"%b' % ID.encode()
 
 
 class _Written(Struct):
-    """What must be known of a line that an earlier run wrote."""
+    """The fields that are read of a line that an earlier run wrote."""
 
     id: str
     custom_id: str | None
@@ -44,11 +45,11 @@ class Results:
 
     Args:
         path: must not exist yet, unless `resume`.
-        resume: whether to go on with what is there. A last line without its end is cut off if it begins like a
-            result: a run was killed while it wrote it.
+        resume: whether to continue a file that exists. A last line without its end is cut off if it begins like a
+            result: a run was killed while it wrote the line.
 
     Raises:
-        RequestError: the file exists, another run writes it, or it is no output of `svir batch`.
+        RequestError: the file exists, another run is writing it, or it is no output of `svir batch`.
         SourceError: it cannot be written.
     """
 
@@ -57,7 +58,7 @@ class Results:
         self.count: int = 0
         """Of the whole file, earlier runs included."""
         self._path = path
-        self._done: dict[int, int] = {}
+        self._checksums: dict[int, int] = {}
         self._file = self._opened(resume)
         try:
             self._lock()
@@ -76,15 +77,15 @@ class Results:
         """Whether a line of the input has its result.
 
         Raises:
-            RequestError: the result at its number is that of another `custom_id`: the input has changed.
+            RequestError: the result of that line has another `custom_id`: the input has changed.
         """
-        done = self._done.get(line.number)
-        if done is not None and done != _checksum(line.custom_id):
+        found = self._checksums.get(line.number)
+        if found is not None and found != _checksum(line.custom_id):
             raise RequestError(
-                f"expected the input that {self._path} came from, got the custom_id {line.custom_id!r:.80} at line "
-                f"{line.number}, where it had another"
+                f"the input has changed since {self._path} was written: line {line.number} has the custom_id "
+                f"{line.custom_id!r:.80}, and had another"
             )
-        return done is not None
+        return found is not None
 
     def write(self, line: Line, row: Row, /) -> None:
         """Appends a result.
@@ -94,44 +95,44 @@ class Results:
         """
         self.count += 1
         self.errors += row.error is not None
-        rest = memoryview(encoded(document(line, row)))
+        rest = memoryview(terminal.json_line(document(line, row)))
         try:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError as error:
-            raise SourceError(f"expected to write {self._path}, got {error.strerror}") from error
+            raise SourceError(f"cannot write {self._path}: {error.strerror}") from error
 
     def _opened(self, resume: bool) -> int:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)  # Windows would change line ends
         try:
             return os.open(self._path, flags if resume else flags | os.O_EXCL, 0o666)
         except FileExistsError as error:
-            raise RequestError(f"expected a new file, or --resume, got one that exists: {self._path}") from error
+            raise RequestError(f"{self._path} exists; pass --resume to continue it") from error
         except OSError as error:
-            raise SourceError(f"expected to write {self._path}, got {error.strerror}") from error
+            raise SourceError(f"cannot write {self._path}: {error.strerror}") from error
 
     def _lock(self) -> None:
         try:
             _lock(self._file)
         except OSError as error:
-            raise RequestError(f"expected {self._path} to be written by this run alone, got another one") from error
+            raise RequestError(f"another run is writing {self._path}") from error
 
     def _scan(self) -> int:
-        """Takes in what is there; returns where its last whole line ends."""
+        """Reads the results in the file; returns where its last whole line ends."""
         end = 0
         with self._path.open("rb") as file:
             for number, text in enumerate(file, 1):
                 if text.endswith(b"\n"):
-                    self._take(number, text)
+                    self._add(number, text)
                     end += len(text)
                 elif not text.startswith(_BEGINNING[: len(text)]):
                     raise RequestError(f"expected a result at line {number} of {self._path}, got something else")
         return end
 
-    def _take(self, number: int, text: bytes) -> None:
+    def _add(self, number: int, text: bytes) -> None:
         try:
             written = msgspec.json.decode(text, type=_Written)
-            self._done[written.number] = _checksum(written.custom_id)
+            self._checksums[written.number] = _checksum(written.custom_id)
         except (msgspec.DecodeError, ValueError) as error:
             raise RequestError(f"expected a result at line {number} of {self._path}, got {error}") from error
         self.count += 1

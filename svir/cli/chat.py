@@ -1,4 +1,4 @@
-"""`svir chat`: one question with what it is about, or a conversation; the answer as it comes."""
+"""`svir chat`: one question with its attachments, or a conversation; answers are written while they are received."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .. import Audio, Client, Image, RequestError, Stream, SvirError, TextFile, Video, system, user
-from . import exits, page, talk, target
+from . import exits, page, target
+from .conversation import Attachment, Conversation
 from .gauge import Gauge
 
 _EPILOG = f"""\
-Without a question it is read from standard input; where that is a terminal, a conversation begins: Ctrl-C ends an
-answer and keeps what came of it; at the prompt Ctrl-D ends the conversation with exit code 0, Ctrl-C with 130.
-Attachments go with the first question.
+Without a question, it is read from standard input; if that is a terminal, a conversation starts: Ctrl-C ends an
+answer and keeps its text so far; at the prompt, Ctrl-D ends the conversation with exit code 0, Ctrl-C with 130.
+Attachments are sent with the first question.
 
-Reasoning is dim on a terminal, and never part of text that is piped. --think asks for it with reasoning_effort
-"medium", --no-think for none with "none"; without either the server decides. Some servers do not heed it.
+Reasoning is dim on a terminal, and never part of piped text. --think requests it with reasoning_effort "medium",
+--no-think turns it off with "none"; without either the server decides. Some servers ignore it.
 
-With --json each event is a line: {{"type": "text", "text": "..."}}, last of an answer {{"type": "completion", ...}}, or
-{{"type": "error", "error": "TimedOut", "message": "...", "completion": ...}} with what came before it, or null.
+With --json each event is a line: {{"type": "text", "text": "..."}}, and an answer ends with
+{{"type": "completion", ...}} or {{"type": "error", "error": "TimedOut", "message": "...", "completion": ...}}, whose
+"completion" is the answer so far, or null.
 
 examples:
   svir chat "Why is the sky blue?"
@@ -34,10 +36,10 @@ examples:
 {exits.EPILOG}"""
 
 _KINDS: tuple[tuple[str, Any, str], ...] = (
-    ("image", Image, "a picture"),
+    ("image", Image, "an image"),
     ("file", TextFile, "a text file, - for standard input"),
-    ("audio", Audio, "a sound, as audio_url"),
-    ("video", Video, "a film, as video_url"),
+    ("audio", Audio, "audio, as audio_url"),
+    ("video", Video, "a video, as video_url"),
 )
 
 
@@ -45,22 +47,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
     """Declares the command."""
     parser = commands.add_parser(
         "chat",
-        help="ask a question, or hold a conversation",
-        description="Asks a question and streams the answer to standard output, or holds a conversation.",
+        help="ask a question, or have a conversation",
+        description="Asks a question and streams the answer to standard output, or starts a conversation.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("question", nargs="?", help="by default, or with -, what standard input holds")
+    parser.add_argument("question", nargs="?", help="by default, or with -, standard input")
     _add_attachments(parser)
     target.add_options(parser)
     _add_request(parser)
-    parser.add_argument("--no-think-tags", action="store_true", help="take <think> in the text for text")
+    parser.add_argument("--no-think-tags", action="store_true", help="treat <think> in the text as text")
     parser.add_argument("--json", action="store_true", help="write each event as a line of JSON")
     parser.set_defaults(run=run)
 
 
 def _add_attachments(parser: argparse.ArgumentParser) -> None:
-    for name, kind, said in _KINDS:
+    for name, kind, description in _KINDS:
         parser.add_argument(
             f"--{name}",
             dest="attachments",
@@ -68,26 +70,26 @@ def _add_attachments(parser: argparse.ArgumentParser) -> None:
             default=[],
             type=functools.partial(_named, kind),
             metavar="FILE",
-            help=f"{said}; may be given again",
+            help=f"{description}; may be repeated",
         )
 
 
 def _named(kind: Any, name: str) -> tuple[Any, str]:
-    """Made an attachment later on, where a mistake is said as every other."""
+    """Becomes an attachment later, where a mistake is reported like any other."""
     return kind, name
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="the model's id, as the server lists it")
-    parser.add_argument("--system", metavar="TEXT", help="what the model is told beforehand")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="the longest answer")
-    parser.add_argument("--temperature", type=float, metavar="T", help="from 0, always the likeliest word, to 2")
-    parser.add_argument("--think", action=argparse.BooleanOptionalAction, help="ask for reasoning, or for none")
+    parser.add_argument("--system", metavar="TEXT", help="a system message before the question")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="the length limit of an answer")
+    parser.add_argument("--temperature", type=float, metavar="T", help="from 0 (always the likeliest token) to 2")
+    parser.add_argument("--think", action=argparse.BooleanOptionalAction, help="request reasoning, or none")
 
 
 def run(arguments: argparse.Namespace, /) -> int:
-    """Asks, shows the answers, and returns the exit code."""
-    writer = page.Lines() if arguments.json else page.People()
+    """Sends the question, writes the answer, and returns the exit code."""
+    writer = page.JSONWriter() if arguments.json else page.TextWriter()
     try:
         return _run(arguments, writer)
     except (SvirError, KeyboardInterrupt) as error:
@@ -100,17 +102,17 @@ def _run(arguments: argparse.Namespace, writer: page.Writer) -> int:
     question = _question(arguments)
     attachments = [_attachment(kind, name) for kind, name in arguments.attachments]
     with target.client(arguments, model=arguments.model, think_tags=not arguments.no_think_tags) as client:
-        send = functools.partial(_sent, client, _options(arguments))
+        send = functools.partial(_send, client, _options(arguments))
         if question is None:
-            return talk.Conversation(send, writer, messages, attachments).hold()
+            return Conversation(send, writer, messages, attachments).run()
         with send([*messages, user(question, *attachments)]) as stream:
             writer.show(stream)
-            return page.end(stream.completion)
+            return page.report(stream.completion)
 
 
-def _sent(client: Client, options: dict[str, Any], messages: list[dict[str, Any]]) -> Stream:
-    """The stream of an answer; a bar shows how much of a request over a megabyte has gone out."""
-    sending = Gauge("sending", least=10**6)
+def _send(client: Client, options: dict[str, Any], messages: list[dict[str, Any]]) -> Stream:
+    """The stream of an answer; a bar shows the progress of sending a request of more than a megabyte."""
+    sending = Gauge("sending", minimum=10**6)
     try:
         return client.stream(messages, on_upload=sending, **options)
     finally:
@@ -119,26 +121,26 @@ def _sent(client: Client, options: dict[str, Any], messages: list[dict[str, Any]
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     effort = None if arguments.think is None else "medium" if arguments.think else "none"
-    given = {"max_tokens": arguments.max_tokens, "temperature": arguments.temperature, "reasoning_effort": effort}
-    return {name: value for name, value in given.items() if value is not None}
+    values = {"max_tokens": arguments.max_tokens, "temperature": arguments.temperature, "reasoning_effort": effort}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _question(arguments: argparse.Namespace) -> str | None:
-    """The question; `None` when it is a person who will type it."""
+    """The question; `None` to start a conversation."""
     if arguments.question not in (None, "-"):
         if not arguments.question.strip() and not arguments.attachments:
-            raise RequestError("expected a question, got an empty one")
+            raise RequestError("the question is empty")
         return str(arguments.question)
     if (TextFile, "-") in arguments.attachments:
-        raise RequestError("expected a question beside --file -, which reads standard input")
+        raise RequestError("--file - reads standard input; pass the question as an argument")
     if arguments.question is None and sys.stdin is not None and sys.stdin.isatty():
         return None
     return _read()
 
 
 def _input() -> BinaryIO:
-    if sys.stdin is None:  # closed by whoever started this
-        raise RequestError("expected a standard input to read, got none")
+    if sys.stdin is None:
+        raise RequestError("standard input is closed")
     return sys.stdin.buffer
 
 
@@ -149,14 +151,14 @@ def _read() -> str:
         got = f"0x{error.object[error.start]:02x} at byte {error.start}"
         raise RequestError(f"expected UTF-8 on standard input, got {got}") from error
     if not question:
-        raise RequestError("expected a question, got none, and an empty standard input")
+        raise RequestError("no question was passed, and standard input is empty")
     return question
 
 
-def _attachment(kind: Any, name: str) -> talk.Attachment:
+def _attachment(kind: Any, name: str) -> Attachment:
     if kind is TextFile and name == "-":
         return TextFile(_input(), name="stdin")
     is_url = kind is not TextFile and name.lower().startswith(("http://", "https://"))
     source: Any = name if is_url else Path(name)
-    made: talk.Attachment = kind(source)
-    return made
+    attachment: Attachment = kind(source)
+    return attachment

@@ -1,4 +1,4 @@
-"""What the exit code of a command says, once for all of them."""
+"""The exit codes of all commands, and which error ends in which."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .. import ConnectError, RequestError, SourceError, SvirError, TimedOut
 ANSWERED = 0
 FAILED = 1
 USAGE = 2
-UNREACHED = 3
+UNREACHABLE = 3
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 and SIGPIPE, as a shell reports a program that the signal ended."""
@@ -15,18 +15,18 @@ BROKEN_PIPE = 141
 EPILOG = """\
 exit codes:
   0    the answer is complete
-  1    the server refused the request, or broke the answer off; or the output could not be written
+  1    the server refused the request or the answer broke off, or the output could not be written
   2    the command, the request or a file is wrong: nothing was sent
-  3    no connection, or a time limit
+  3    no connection, or a time limit passed
   130  interrupted (Ctrl-C)
-  141  whoever read the output went away
+  141  the output was closed by its reader
 """
 
 
 def of(error: SvirError, /) -> int:
-    """The exit code for a command that an error ended."""
+    """The exit code of a command that ends with an error."""
     if isinstance(error, RequestError | SourceError):
         return USAGE
     if isinstance(error, ConnectError | TimedOut):
-        return UNREACHED
+        return UNREACHABLE
     return FAILED

@@ -1,4 +1,4 @@
-"""A bar for something whose end is known, a request that is sent or a prompt that is read: on a terminal only."""
+"""A progress bar for a request that is being sent, or a prompt that is being read: on a terminal only."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-_PAUSE = 0.1  # seconds between two drawings
+_INTERVAL = 0.1  # seconds between two drawings
 
 
 class Gauge:
-    """Shows how far something is on standard error, and leaves no trace of it.
+    """Draws progress on standard error, and erases it at the end.
 
     Args:
-        label: what is going on.
-        least: what is smaller as a whole is not worth a bar.
+        label: what is in progress.
+        minimum: no bar is drawn for a smaller total.
         clock: monotonic seconds.
     """
 
-    def __init__(self, label: str, /, *, least: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, label: str, /, *, minimum: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self._label = label
-        self._least = least
+        self._minimum = minimum
         self._clock = clock
-        self._drawn = -_PAUSE
+        self._drawn = -_INTERVAL
         self._bar: _Bar | None = None
 
     def __call__(self, done: int, total: int, /) -> None:
-        """So much is done of so much."""
-        if total < self._least or not sys.stderr.isatty():
+        """Draws that `done` of `total` are done."""
+        if total < self._minimum or not sys.stderr.isatty():
             return
         if done >= total:
             self.end()
-        elif (now := self._clock()) - self._drawn >= _PAUSE:
+        elif (now := self._clock()) - self._drawn >= _INTERVAL:
             self._drawn = now
             self._bar = self._bar or _bar(self._label)
             self._bar.draw(done, total)
 
     def end(self) -> None:
-        """Takes the bar away, if there is one."""
+        """Erases the bar, if there is one."""
         if self._bar is not None:
             self._bar.erase()
             self._bar = None
@@ -74,7 +74,7 @@ def _bar(label: str) -> _Bar:
 
 
 class _Line:
-    """The bar without rich: a share in per cent."""
+    """The bar without rich: a percentage."""
 
     def __init__(self, label: str) -> None:
         self._label = label

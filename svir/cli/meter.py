@@ -1,4 +1,4 @@
-"""How far a long run is: counts, rate and time left, on a terminal and nowhere else."""
+"""The progress of a long run: counts, rate and remaining time, on a terminal only."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-_PAUSE = 0.1  # seconds between two drawings
+_INTERVAL = 0.1  # seconds between two drawings
 
 
 class Meter:
-    """What is done and what is left, counted in bytes of input: how many lines there are is known at their end only.
+    """What is done and what remains, counted in bytes of input: the number of lines is known only at the end.
 
     Args:
-        total: bytes of the input, 0 when that is not known.
+        total: bytes of the input, 0 when unknown.
         clock: monotonic seconds.
     """
 
@@ -25,22 +25,22 @@ class Meter:
         self.failed: int = 0
         self._clock = clock
         self._started = clock()
-        self._passed = self._skipped = 0
+        self._processed = self._skipped = 0
 
     def skip(self, size: int) -> None:
-        """A line of the input that needs nothing."""
+        """Counts a line of the input that has its result already."""
         self._skipped += size
 
     def add(self, size: int, *, failed: bool) -> None:
-        """A line of the input that has its result."""
-        self._passed += size
+        """Counts a line of the input that got its result now."""
+        self._processed += size
         self.done += 1
         self.failed += failed
 
     @property
     def fraction(self) -> float:
-        """How much of the input is behind us, from 0 to 1."""
-        return min(1.0, (self._passed + self._skipped) / self.total) if self.total else 0.0
+        """The processed share of the input, from 0 to 1."""
+        return min(1.0, (self._processed + self._skipped) / self.total) if self.total else 0.0
 
     def __str__(self) -> str:
         seconds = self._clock() - self._started
@@ -49,9 +49,9 @@ class Meter:
             parts.append(f"{self.failed:,} failed")
         if self.done and seconds > 0:
             parts.append(f"{self.done / seconds:,.1f}/s")
-        if self._passed and self.total:
-            left = max(0, self.total - self._passed - self._skipped)
-            parts.append(f"{_duration(left * seconds / self._passed)} left")
+        if self._processed and self.total:
+            remaining = max(0, self.total - self._processed - self._skipped)
+            parts.append(f"{_duration(remaining * seconds / self._processed)} left")
         return ", ".join(parts)
 
 
@@ -62,28 +62,28 @@ def _duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def shown(meter: Meter, /) -> Iterator[Callable[[], None]]:
-    """Draws the meter on standard error whenever the given function is called, if that is a terminal."""
+def drawn(meter: Meter, /) -> Iterator[Callable[[], None]]:
+    """Draws the meter on standard error, if that is a terminal; yields a function that draws it again."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
     with _bar(meter) or _line(meter) as draw:
         draw()
-        yield _seldom(draw)
+        yield _throttled(draw)
         draw()
 
 
-def _seldom(draw: Callable[[], None]) -> Callable[[], None]:
-    """Draws no more often than an eye can follow."""
+def _throttled(draw: Callable[[], None]) -> Callable[[], None]:
+    """Draws at most once per interval."""
     last = time.monotonic()
 
-    def draw_perhaps() -> None:
+    def draw_if_due() -> None:
         nonlocal last
-        if (now := time.monotonic()) - last >= _PAUSE:
+        if (now := time.monotonic()) - last >= _INTERVAL:
             last = now
             draw()
 
-    return draw_perhaps
+    return draw_if_due
 
 
 def _bar(meter: Meter) -> contextlib.AbstractContextManager[Callable[[], None]] | None:
@@ -108,8 +108,8 @@ def _bar(meter: Meter) -> contextlib.AbstractContextManager[Callable[[], None]] 
 def _line(meter: Meter) -> Iterator[Callable[[], None]]:
     def draw() -> None:
         width = shutil.get_terminal_size().columns - 1
-        share = f"{meter.fraction:4.0%}  " if meter.total else ""
-        sys.stderr.write(f"\r{share}{meter}"[:width].ljust(width))
+        percentage = f"{meter.fraction:4.0%}  " if meter.total else ""
+        sys.stderr.write(f"\r{percentage}{meter}"[:width].ljust(width))
         sys.stderr.flush()
 
     try:

@@ -1,4 +1,4 @@
-"""`svir models`: what a server offers, as a table."""
+"""`svir models`: the models of a server, as a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
     parser = commands.add_parser(
         "models",
         help="list a server's models",
-        description="Lists the models of a server; a dash stands where the server does not say.",
+        description="Lists the models of a server; a dash is shown for what the server does not report.",
         epilog=_EXAMPLES + "\n" + exits.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -31,7 +31,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
 
 
 def run(arguments: argparse.Namespace, /) -> int:
-    """Asks, shows the table, and returns the exit code."""
+    """Requests the list, shows the table, and returns the exit code."""
     with target.client(arguments) as client:
         models = client.models()
     if models:

@@ -1,7 +1,7 @@
-"""How an answer is written out while it comes: for people, or as lines of JSON.
+"""How an answer is written while it is received: for people, or as lines of JSON.
 
-On a terminal the reasoning stands dim before the text. Where standard output is a pipe or a file it holds the text and
-nothing else; the reasoning then goes to standard error if that is a terminal, so that a person sees it, else nowhere.
+On a terminal the reasoning is dim and precedes the text. A pipe or a file gets the text and nothing else; the reasoning
+then goes to standard error if that is a terminal, so that a person sees it, and is dropped otherwise.
 """
 
 from __future__ import annotations
@@ -10,38 +10,34 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import msgspec
-
 from .. import Completion, Progress, Reasoning, Refusal, Stream, SvirError, Text
 from . import exits, terminal
 from .gauge import Gauge
 
-# Finish reasons after which the text is not what the model had to say.
-_CUT = {
-    "length": "the answer was cut off at the limit of tokens",
+# Finish reasons after which the text is not all that the model wanted to write.
+_CUT_SHORT = {
+    "length": "the answer was cut off at the token limit",
     "content_filter": "the answer was blocked by the server's content filter",
     "abort": "the server aborted the answer",
 }
 
-# A terminal may obey these, and JSON leaves them as they are; they stand in its strings only.
-_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}
-# What else an error may say: the key in its line, and its attribute. "type" is what tells the lines apart.
-_TOLD = {name: name for name in ("retryable", "request_id", "status", "code", "param", "phase", "retry_after")}
-_TOLD["error_type"] = "type"
+# More fields of an error: the key in its line, and the attribute. "type" is the kind of the line.
+_ERROR_FIELDS = {name: name for name in ("retryable", "request_id", "status", "code", "param", "phase", "retry_after")}
+_ERROR_FIELDS["error_type"] = "type"
 
 
 class Writer(Protocol):
-    """Where answers are written, and what broke them off."""
+    """Writes answers, and the errors that ended them."""
 
     def show(self, stream: Stream, /) -> None:
-        """Writes an answer while it comes."""
+        """Writes an answer while it is received."""
 
     def fail(self, error: BaseException, /) -> None:
-        """Writes why there is no answer, or no more of it."""
+        """Writes the error that ended an answer."""
 
 
-class People:
-    """Text and reasoning as they are read; what broke an answer off is said on standard error, and not here."""
+class TextWriter:
+    """Writes text and reasoning for people; the command reports errors on standard error itself."""
 
     def show(self, stream: Stream, /) -> None:
         show(stream)
@@ -50,8 +46,8 @@ class People:
         pass
 
 
-class Lines:
-    """Each event as a line of JSON in UTF-8, whatever the locale, and an error as one more."""
+class JSONWriter:
+    """Writes each event as a line of JSON in UTF-8, whatever the locale, and an error as one more line."""
 
     def __init__(self) -> None:
         self._open: Stream | None = None
@@ -63,47 +59,47 @@ class Lines:
         self._open = None
 
     def fail(self, error: BaseException, /) -> None:
-        came, self._open = self._open and self._open.completion, None
+        so_far, self._open = self._open and self._open.completion, None
         if isinstance(error, SvirError):
-            came = error.completion
-        # The name of a file may be no UTF-8.
+            so_far = error.completion
+        # The message may contain a file name that is no UTF-8.
         message = str(error).encode(errors="replace").decode() or "interrupted"
-        told = {key: said for key, name in _TOLD.items() if (said := getattr(error, name, None)) is not None}
+        fields = {key: getattr(error, name, None) for key, name in _ERROR_FIELDS.items()}
+        known = {key: value for key, value in fields.items() if value is not None}
         head = {"type": "error", "error": error.__class__.__name__, "message": message}
-        self._write(head | told | {"completion": came})
+        self._write(head | known | {"completion": so_far})
 
     def _write(self, value: Any) -> None:
-        text = msgspec.json.encode(value).decode().translate(_CONTROLS)
-        sys.stdout.buffer.write(text.encode() + b"\n")
+        sys.stdout.buffer.write(terminal.json_line(value))
         sys.stdout.buffer.flush()
 
 
-def end(answer: Completion, /) -> int:
-    """Says what is odd about an answer that came to its end, and returns the exit code for it."""
+def report(answer: Completion, /) -> int:
+    """Notes what is unusual about a complete answer, and returns its exit code."""
     if notes := list(_notes(answer)):
         terminal.note("; ".join(notes))
-    return exits.FAILED if is_barred(answer) else exits.ANSWERED
+    return exits.FAILED if is_blocked(answer) else exits.ANSWERED
 
 
-def is_barred(answer: Completion, /) -> bool:
-    """Whether a filter or an abort took the answer's place."""
+def is_blocked(answer: Completion, /) -> bool:
+    """Whether a filter or the server ended the answer."""
     return answer.blocked or answer.finish_reason in ("content_filter", "abort")
 
 
 def _notes(answer: Completion) -> Iterator[str]:
     finish = "content_filter" if answer.blocked else answer.finish_reason
-    if finish in _CUT:
-        yield _CUT[finish]
+    if finish in _CUT_SHORT:
+        yield _CUT_SHORT[finish]
     if not (answer.text or answer.refusal):
         yield "the answer has no text, only reasoning" if answer.reasoning else "the answer has no text"
     if answer.repairs:
-        yield f"accepted from the server: {', '.join(answer.repairs)}"
+        yield f"repaired: {', '.join(answer.repairs)}"
 
 
 def show(stream: Stream, /) -> None:
     """Writes the answer piece by piece, and ends its last line however the stream ends.
 
-    Servers that tell how much of the prompt they have read get a bar for it.
+    Where the server reports its progress on the prompt, a bar shows it.
     """
     page = _Page()
     reading = Gauge("reading the prompt")
@@ -123,23 +119,23 @@ def show(stream: Stream, /) -> None:
 
 
 class _Page:
-    """Where text and reasoning are written."""
+    """Writes text and reasoning to where each belongs."""
 
     def __init__(self) -> None:
         self._out = sys.stdout
         self._is_terminal = self._out.isatty()
-        self._aside = self._out if self._is_terminal else sys.stderr
-        self._shows_reasoning = self._aside.isatty()
-        self._reasons = False
+        self._reasoning_out = self._out if self._is_terminal else sys.stderr
+        self._shows_reasoning = self._reasoning_out.isatty()
+        self._is_reasoning = False
         self._is_open = False
 
     def text(self, piece: str) -> None:
         if self._is_terminal:
-            # Models begin the text with blank lines where their reasoning ended; one stands there already.
-            piece = terminal.visible(piece.lstrip("\n") if self._reasons else piece)
+            # Many models begin the text after reasoning with blank lines; one is there already.
+            piece = terminal.visible(piece.lstrip("\n") if self._is_reasoning else piece)
             if not piece:
                 return
-        if self._reasons:
+        if self._is_reasoning:
             self._end_reasoning()
         self._out.write(piece)
         self._out.flush()
@@ -150,17 +146,17 @@ class _Page:
             return
         if self._is_terminal:
             self._end_line()
-        self._aside.write(terminal.dim(terminal.visible(piece), self._aside))
-        self._aside.flush()
-        self._reasons = True
+        self._reasoning_out.write(terminal.dim(terminal.visible(piece), self._reasoning_out))
+        self._reasoning_out.flush()
+        self._is_reasoning = True
 
     def _end_reasoning(self) -> None:
-        self._aside.write("\n\n")
-        self._aside.flush()
-        self._reasons = False
+        self._reasoning_out.write("\n\n")
+        self._reasoning_out.flush()
+        self._is_reasoning = False
 
     def end(self) -> None:
-        if self._reasons:
+        if self._is_reasoning:
             self._end_reasoning()
         self._end_line()
 

@@ -1,10 +1,9 @@
-"""`svir probe`: what a server and a model really do, as a table that grows as the answers come."""
+"""`svir probe`: what a server and a model really do, as a table that grows with each answer."""
 
 from __future__ import annotations
 
 import argparse
-
-import msgspec
+import sys
 
 from .. import probe
 from . import exits, target, terminal
@@ -25,13 +24,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
         "probe",
         help="find out what a server really does",
         description="Sends about 20 small requests, one after the other, and prints what the server and the model "
-        "make of them. A failing request is a finding and no failure of the command.",
+        "do with them. A request that fails is a finding, and does not fail the command.",
         epilog=_EXAMPLES + "\n" + exits.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("url", nargs="?", metavar="URL", help=target.URL_HELP)
     target.add_key(parser)
-    parser.add_argument("--model", help="the model to ask (default: the first for chat that the server lists)")
+    parser.add_argument("--model", help="the model (default: the first chat model that the server lists)")
     parser.add_argument("--json", action="store_true", help="print a JSON object a line: name, value, evidence")
     parser.add_argument(
         "--max-tokens",
@@ -44,15 +43,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
 
 
 def run(arguments: argparse.Namespace, /) -> int:
-    """Asks, shows each finding as it comes, and returns the exit code."""
+    """Runs the probe, prints each finding at once, and returns the exit code."""
     with target.client(arguments, model=arguments.model) as client:
         for finding in probe.run(client, max_tokens=arguments.max_tokens):
-            print(_json(finding) if arguments.json else _row(finding), flush=True)
+            if arguments.json:
+                sys.stdout.buffer.write(terminal.json_line(finding))
+                sys.stdout.buffer.flush()
+            else:
+                print(_row(finding), flush=True)
     return exits.ANSWERED
-
-
-def _json(finding: probe.Finding) -> str:
-    return msgspec.json.encode(finding).decode()
 
 
 def _row(finding: probe.Finding) -> str:

@@ -1,4 +1,4 @@
-"""`svir record`: stands before a real server, and keeps its answers for tests."""
+"""`svir record`: a proxy in front of a real server that keeps its answers for tests."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _SLICE = 0.2 if sys.platform == "win32" else None
 """Seconds of a wait that Ctrl-C does not end, as that for a lock on Windows."""
 
 _EPILOG = """\
-Point a program at the URL that is printed: its key goes on to the server and is written nowhere, nor is anything else
-of a request unless --requests asks for the bodies. Ctrl-C ends it, and so does SIGTERM.
+Point a program at the URL that is printed: its key is passed on to the server and not written to any file, nor is any
+other part of a request, except for the bodies with --requests. It takes requests to 127.0.0.1 and localhost only, and
+none from a page of another site. Ctrl-C or SIGTERM ends the command.
 
 example:
   svir record --url http://localhost:1234 --out recordings/ --port 4321 &
@@ -31,7 +32,7 @@ example:
 exit codes:
   0    ended with Ctrl-C or SIGTERM
   2    the command or the URL is wrong, or the folder or the port cannot be used
-  141  whoever read the output went away
+  141  the output was closed by its reader
 """
 
 
@@ -44,9 +45,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--url", required=True, help="the server, with or without /v1")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the answers go")
-    parser.add_argument("--port", type=_port, default=0, metavar="N", help="of the proxy (default: one that is free)")
+    parser.add_argument("--url", required=True, help="the base URL of the server")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the folder for the answers")
+    parser.add_argument("--port", type=_port, default=0, metavar="N", help="of the proxy (default: any free port)")
     parser.add_argument("--requests", action="store_true", help="write the bodies of the requests as well")
     parser.set_defaults(run=run)
 
@@ -63,18 +64,18 @@ def run(arguments: argparse.Namespace, /) -> int:
                 while True:
                     with contextlib.suppress(queue.Empty):
                         terminal.say(str(written.get(timeout=_SLICE)))
-        while not written.empty():  # what Ctrl-C cut off
+        while not written.empty():  # written while Ctrl-C was handled
             terminal.say(str(written.get()))
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise SourceError(f"expected a folder and a port that can be used, got {error.strerror}") from error
+        raise SourceError(f"cannot use the folder or the port: {error.strerror}") from error
     return exits.ANSWERED
 
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM is Ctrl-C: in the background of a script, that one is ignored."""
+    """SIGTERM works like Ctrl-C, which is ignored in the background of a script."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

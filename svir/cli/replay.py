@@ -1,4 +1,4 @@
-"""`svir replay --check`: what svir makes of recorded answers, a line for each."""
+"""`svir replay --check`: reads recorded answers and prints a line about each."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ examples:
   svir replay --check --strict recordings/llama-cpp/
 
 exit codes:
-  0    every recording was read; what came of it, errors too, is in its line
+  0    every recording was read; its line has the result, or the error
   2    the command is wrong, or there is no recording
   130  interrupted (Ctrl-C)
-  141  whoever read the output went away
+  141  the output was closed by its reader
 """
 
 
@@ -28,7 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
     parser = commands.add_parser(
         "replay",
         help="read recorded answers",
-        description="Plays recorded answers on loopback, reads them, and prints a line for each: what came of it, "
+        description="Plays recorded answers on loopback, reads them, and prints a line for each: text, "
         "finish reason, calls, usage, repairs, error.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -44,10 +44,10 @@ def run(arguments: argparse.Namespace, /) -> int:
     paths = recordings(arguments.folder)
     for path in paths:
         name = path.relative_to(arguments.folder) if path != arguments.folder else path
-        said = " ".join(line(path, strict=arguments.strict).split())
-        terminal.say(f"{name}: {said}")
+        result = " ".join(line(path, strict=arguments.strict).split())
+        terminal.say(f"{name}: {result}")
     if not paths:
-        terminal.complain(f"expected .http and .sse files in {arguments.folder}, got none")
+        terminal.complain(f"there are no .http or .sse files in {arguments.folder}")
     return exits.ANSWERED if paths else exits.USAGE
 
 
@@ -58,7 +58,7 @@ def recordings(folder: Path, /) -> list[Path]:
 
 
 def line(path: Path, /, *, strict: bool) -> str:
-    """What comes of one recording, in one line."""
+    """The result of reading one recording, in one line."""
     with ReplayServer(path) as server, Client(server.url, retry=Retry(attempts=1), strict=strict) as client:
         try:
             if _is_list_of_models(path):

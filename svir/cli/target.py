@@ -1,4 +1,4 @@
-"""Which server a command talks to, and with which key: a key is named by its variable and never written out."""
+"""Which server a command talks to, and with which key: the key is passed in an environment variable, never as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from .. import Client, RequestError
 _LOCAL = "http://localhost:1234"
 
 
-URL_HELP = f"the server, with or without /v1 (default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else {_LOCAL})"
+URL_HELP = (
+    "the base URL of the server; without a path /v1 is meant "
+    f"(default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else {_LOCAL})"
+)
 
 
 def add_options(parser: argparse.ArgumentParser, /) -> None:
@@ -24,7 +27,7 @@ def add_key(parser: argparse.ArgumentParser, /) -> None:
     parser.add_argument(
         "--key-env",
         metavar="NAME",
-        help="the environment variable that holds the key; needed with a URL, where no other key is sent",
+        help="the environment variable that holds the key; needed with --url, where no other key is sent",
     )
 
 
@@ -32,7 +35,7 @@ def client(arguments: argparse.Namespace, /, *, model: str | None = None, think_
     """A client of the server that the options name.
 
     Raises:
-        RequestError: the URL is none, or the variable holds no key.
+        RequestError: the URL is invalid, or the variable is unset or empty.
     """
     url = arguments.url
     if url is None and not os.environ.get("OPENAI_BASE_URL"):
@@ -45,6 +48,6 @@ def _key(variable: str | None) -> str | None:
         return None
     key = os.environ.get(variable)
     if not key:
-        # The name is not repeated: it may be the key itself, given by mistake.
-        raise RequestError("expected a key in the variable that --key-env names, got none")
+        # The name is not repeated: it may be the key itself, passed by mistake.
+        raise RequestError("the environment variable named by --key-env is unset or empty")
     return key

@@ -1,4 +1,21 @@
-"""What a server and a model really do, found out with a few small requests; stands on the public names."""
+"""What a server and a model really do, found out with a few small requests.
+
+In:   a `svir.Client`.
+Out:  a `Finding` for each habit, as soon as it is known: its name, what the server does in a word or two, and the
+      evidence.
+
+    for finding in svir.probe.run(svir.Client("http://localhost:1234")):
+        print(finding.name, finding.value, finding.evidence)
+
+Files, in the order in which to read them:
+
+values.py   findings, and the prompts that may be changed
+steps.py    the steps in their order: what each sends, and what it concludes
+prober.py   one request at a time, and everything that can be observed of its answer
+habits.py   whether an answer does what its request demanded: tool choices and response formats
+
+It stands on the public names. Rules: OpenAI's API reference says what a request demands; servers are observed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +24,7 @@ from collections.abc import Callable, Generator
 from types import FunctionType
 
 from .. import Client, RequestError, Timeout
-from .asking import Asker
+from .prober import Prober
 from .steps import STEPS
 from .values import Finding, Prompts
 
@@ -28,38 +45,38 @@ def run(
     max_tokens: int = 256,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Generator[Finding, None, None]:
-    """Asks a server in small ways and yields each finding as soon as it is known.
+    """Sends a server small requests and yields each finding as soon as it is known.
 
     18 requests, one after the other, and at most three more where a server refuses a field that can be left out. No
     request is sent again after a failure.
 
     Args:
-        client: asks the server; its own time limits and retries are not used, and not changed.
-        model: in place of the client's; without either the first model for chat that the server lists.
-        prompts: what is asked, step by step.
+        client: sends the requests; its own time limits and retries are neither used nor changed.
+        model: in place of the client's; without either, the first chat model that the server lists.
+        prompts: the prompt of each step.
         timeout: the limits of each request.
-        max_tokens: tokens of an answer at most. A model that reasons at length needs more: what was cut before it
-            showed anything is "unknown".
-        clock: seconds, to tell pieces that come one by one from pieces that come at once.
+        max_tokens: of each answer, at least 1. A model that reasons at length needs more: an answer that is cut off
+            before it shows anything makes the finding "unknown".
+        clock: seconds, to distinguish pieces that arrive one by one from pieces that arrive together.
 
     Yields:
-        The findings, in the order of their steps. A request that fails is a finding too. Once the server refuses the
-        key, or lets two requests in a row wait without a word until a time limit, nothing more is asked.
+        The findings, in the order of their steps. A request that fails is a finding too. It stops once the server
+        refuses the key, or sends nothing in answer to two requests in a row until a time limit passes.
 
     Raises:
-        ConnectError, TimedOut: there is no connection at all; nothing was yielded.
-        RequestError: `max_tokens` is below 1, or the client's key function gives no key that can be sent.
+        ConnectError, TimedOut: no connection could be made; nothing was yielded.
+        RequestError: `max_tokens` is below 1, or the client's key function returns no key that can be sent.
 
     Not covered: `n`, log probabilities, sampling, audio and video, and what a model knows. Every habit is judged by one
-    answer: "kept" may be luck, "ignored" is not.
+    answer: "honoured" may be luck, "ignored" is not.
     """
     if max_tokens < 1:
-        raise RequestError(f"expected max_tokens from 1, got {max_tokens}")
-    asker = Asker(client, model or client.model, timeout=timeout, max_tokens=max_tokens, clock=clock)
+        raise RequestError(f"expected max_tokens of at least 1, got {max_tokens}")
+    prober = Prober(client, model or client.model, timeout=timeout, max_tokens=max_tokens, clock=clock)
     for step in STEPS:
-        yield from step(asker, prompts)
-        if asker.given_up:
-            yield Finding("the rest", "not tried", asker.given_up)
+        yield from step(prober, prompts)
+        if prober.stop_reason:
+            yield Finding("the rest", "not tried", prober.stop_reason)
             return
 
 

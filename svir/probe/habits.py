@@ -1,4 +1,4 @@
-"""Whether one whole answer keeps what its request asked for: tool choices and response formats."""
+"""Whether a complete answer does what its request demands: tool choices and response formats."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from .. import ToolCall
-from .asking import Outcome, clip
+from .prober import Outcome, clip
 
-Said = tuple[str, str]
+Verdict = tuple[str, str]
 """The value and the evidence of a finding."""
 
 _MARKUP = ("<tool_call>", "<function=", "[TOOL_CALLS]", "<|tool_call", "<|python_tag|>")
@@ -28,7 +28,7 @@ _NAMED = "get_time"
 
 
 class Greeting(Struct, forbid_unknown_fields=True):
-    """What the schema asks for."""
+    """The type that the schema describes."""
 
     greeting: str
     number: int
@@ -53,44 +53,44 @@ FORMATS: Mapping[str, dict[str, Any]] = {
 
 
 class Choice(Struct, frozen=True):
-    """A `tool_choice`, and how an answer to it is judged: by its calls, and whether an earlier request had some."""
+    """A `tool_choice`, and how an answer to it is judged: by its calls, and by whether an earlier answer had any."""
 
     value: Literal["auto", "none", "required"] | dict[str, Any]
-    judged: Callable[[Outcome, bool], Said]
+    judge: Callable[[Outcome, bool], Verdict]
 
 
-def _missed(outcome: Outcome, otherwise: str) -> Said:
-    """An answer without a call that should have had one."""
+def _without_call(outcome: Outcome, otherwise: str) -> Verdict:
+    """The verdict on an answer without a call where one was expected."""
     text = outcome.completion.text
     if any(mark in text for mark in _MARKUP):
         return "as text", quoted(text)
-    if outcome.cut:
-        return "unknown", f"cut after {len(text) + len(outcome.completion.reasoning)} characters without a call"
+    if outcome.is_cut:
+        return "unknown", f"cut off after {len(text) + len(outcome.completion.reasoning)} characters without a call"
     return otherwise, f"no call: {quoted(text)}"
 
 
-def _auto(outcome: Outcome, called: bool) -> Said:
+def _auto(outcome: Outcome, has_called: bool) -> Verdict:
     calls = outcome.completion.tool_calls
-    return ("kept", shown(calls)) if calls else _missed(outcome, "no call")
+    return ("honoured", listed(calls)) if calls else _without_call(outcome, "no call")
 
 
-def _none(outcome: Outcome, called: bool) -> Said:
+def _none(outcome: Outcome, has_called: bool) -> Verdict:
     if calls := outcome.completion.tool_calls:
-        return "ignored", shown(calls)
-    value, evidence = _missed(outcome, "kept" if called else "unknown")
-    return value, evidence if called else f"{evidence}; but neither with auto"
+        return "ignored", listed(calls)
+    value, evidence = _without_call(outcome, "honoured" if has_called else "unknown")
+    return value, evidence if has_called else f"{evidence}; but there was none with auto either"
 
 
-def _required(outcome: Outcome, called: bool) -> Said:
+def _required(outcome: Outcome, has_called: bool) -> Verdict:
     calls = outcome.completion.tool_calls
-    return ("kept", shown(calls)) if calls else _missed(outcome, "ignored")
+    return ("honoured", listed(calls)) if calls else _without_call(outcome, "ignored")
 
 
-def _named(outcome: Outcome, called: bool) -> Said:
+def _named(outcome: Outcome, has_called: bool) -> Verdict:
     calls = outcome.completion.tool_calls
     if not calls:
-        return _missed(outcome, "ignored")
-    return "kept" if {call.name for call in calls} == {_NAMED} else "ignored", f"{_NAMED} named: {shown(calls)}"
+        return _without_call(outcome, "ignored")
+    return "honoured" if {call.name for call in calls} == {_NAMED} else "ignored", f"{_NAMED} named: {listed(calls)}"
 
 
 CHOICES: Mapping[str, Choice] = {
@@ -101,10 +101,10 @@ CHOICES: Mapping[str, Choice] = {
 }
 
 
-def parallel(outcome: Outcome, /) -> Said:
-    """Whether one answer held several calls."""
+def parallel(outcome: Outcome, /) -> Verdict:
+    """Whether one answer has several calls."""
     calls = outcome.completion.tool_calls
-    return ("yes" if len(calls) > 1 else "no", shown(calls)) if calls else _missed(outcome, "no call")
+    return ("yes" if len(calls) > 1 else "no", listed(calls)) if calls else _without_call(outcome, "no call")
 
 
 def _is_object(text: str | bytes) -> bool:
@@ -122,27 +122,27 @@ def _is_greeting(text: str | bytes) -> bool:
     return True
 
 
-def _format(fits: Callable[[str], bool]) -> Callable[[Outcome], Said]:
-    def judged(outcome: Outcome) -> Said:
+def _judge_format(fits: Callable[[str], bool]) -> Callable[[Outcome], Verdict]:
+    def judge(outcome: Outcome) -> Verdict:
         completion = outcome.completion
-        if outcome.cut:
-            return "unknown", f"cut: {quoted(completion.text)}"
+        if outcome.is_cut:
+            return "unknown", f"cut off: {quoted(completion.text)}"
         if fits(completion.text):
-            return "kept", quoted(completion.text)
+            return "honoured", quoted(completion.text)
         if not completion.text.strip() and fits(completion.reasoning):  # LM Studio
             return "as reasoning", quoted(completion.reasoning)
         return "ignored", quoted(completion.text)
 
-    return judged
+    return judge
 
 
-FITS: Mapping[str, Callable[[Outcome], Said]] = {
-    "json_object": _format(_is_object),
-    "json_schema": _format(_is_greeting),
+JUDGES: Mapping[str, Callable[[Outcome], Verdict]] = {
+    "json_object": _judge_format(_is_object),
+    "json_schema": _judge_format(_is_greeting),
 }
 
 
-def shown(calls: tuple[ToolCall, ...], /) -> str:
+def listed(calls: tuple[ToolCall, ...], /) -> str:
     """The calls as evidence."""
     return clip(", ".join(f"{call.name}({call.arguments})" for call in calls))
 

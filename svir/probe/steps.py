@@ -1,4 +1,4 @@
-"""The steps of a probe, in their order: each asks once or a few times and says what that shows."""
+"""The steps of a probe, in their order: each sends one request or a few, and concludes something from the answers."""
 
 from __future__ import annotations
 
@@ -8,85 +8,97 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import pairwise
 
 from .. import ConnectError, ContextOverflowError, Image, RequestError, ServerStreamError, SvirError, TimedOut, user
-from .asking import Asker, Outcome, clip
-from .habits import CHOICES, FITS, FORMATS, TOOLS, parallel, quoted
+from .habits import CHOICES, FORMATS, JUDGES, TOOLS, parallel, quoted
+from .prober import Outcome, Prober, clip
 from .values import Finding, Prompts
 
 Findings = Generator[Finding, None, None]
 
 _UNKNOWN = "svir-probe-unknown-model"
 
-_AT_ONCE = 0.0002  # seconds between two pieces that were decoded from one block take far less, two tokens far more
+_TOGETHER = 0.0002  # seconds; pieces from one block follow each other far faster, two tokens far more slowly
 _SPREAD = 0.05
+_HELD_BACK = 0.5  # seconds to the first piece in which a model writes more than comes within _SPREAD
 
 LONG = 20_000
-"""Characters of the long prompt where the server does not tell its context, or a large one: about 4,000 tokens, which
-a local server reads in seconds."""
+"""Characters of the long prompt when the context is unknown or large: about 4,000 tokens, which a local server reads in
+seconds."""
 
 _SMALL_CONTEXT = 16_384
 
 
-def models(asker: Asker, prompts: Prompts) -> Findings:
-    """Whether models are listed; the first for chat is asked where none was named."""
+def models(prober: Prober, prompts: Prompts) -> Findings:
+    """Whether models are listed; the first chat model is used unless one was named."""
     try:
-        listed = asker.models()
+        listed = prober.models()
     except RequestError:
         raise
     except SvirError as error:
-        if _is_unreached(error):
-            asker.unreached = error  # held back: chat may be answered all the same
+        if _is_no_connection(error):
+            prober.connect_error = error  # not raised yet: chat may be answered nevertheless
             return
         yield Finding("models", "not listed", clip(str(error)))
         return
-    if asker.model is None:
-        asker.model = next((model.id for model in listed if model.chat), None)
-    served = next((model for model in listed if model.id == asker.model), None)
-    asker.context = served.context if served is not None else None
-    about = f"{asker.model} with a context of {asker.context:,}; " if asker.context is not None else ""
-    if listed and asker.model is not None and served is None:
-        about = f"{asker.model} is not among them; "
+    if prober.model is None:
+        prober.model = next((model.id for model in listed if model.chat), None)
+    served = next((model for model in listed if model.id == prober.model), None)
+    prober.context = served.context if served is not None else None
+    about = f"{prober.model} with a context of {prober.context:,}; " if prober.context is not None else ""
+    if listed and prober.model is not None and served is None:
+        about = f"{prober.model} is not among them; "
     names = ", ".join(model.id for model in listed)
     yield Finding("models", "listed" if listed else "none", clip(f"{about}{len(listed)}: {names}") if listed else "")
 
 
-def _is_unreached(error: SvirError) -> bool:
+def _is_no_connection(error: SvirError) -> bool:
     return isinstance(error, ConnectError) or (isinstance(error, TimedOut) and error.phase == "connect")
 
 
-def text(asker: Asker, prompts: Prompts) -> Findings:
-    """What can be told from one plain answer."""
-    outcome = asker.text = asker.ask(prompts.text)
-    if asker.unreached is not None:
-        if outcome.error is not None and _is_unreached(outcome.error):
+def text(prober: Prober, prompts: Prompts) -> Findings:
+    """What one plain answer shows."""
+    outcome = prober.text = prober.ask(prompts.text)
+    if prober.connect_error is not None:
+        if outcome.error is not None and _is_no_connection(outcome.error):
             raise outcome.error
-        yield Finding("models", "not listed", clip(str(asker.unreached)))
+        yield Finding("models", "not listed", clip(str(prober.connect_error)))
     if not outcome.times:
-        yield Finding("streaming", outcome.failure if outcome.error else "nothing came", outcome.reason)
+        yield Finding("streaming", outcome.failure if outcome.error else "no content", outcome.reason)
     else:
-        yield Finding("streaming", _cadence(outcome.times), _pieces(outcome))
-    if outcome.refused or not outcome.completion.metrics.events:
+        cadence = cadence_of(outcome.times, outcome.completion.metrics.first_token or 0.0)
+        more = "; too short: a longer answer would show it" if cadence == "unknown" else ""
+        yield Finding("streaming", cadence, _pieces(outcome) + more)
+    if outcome.is_refused or not outcome.completion.metrics.events:
         for name in ("[DONE]", "usage", "first token", "speed"):
             yield Finding(name, "unknown", "no answer")
         return
     finish = f"finish reason {outcome.completion.finish_reason or 'none'}"
-    yield Finding("[DONE]", "sent" if outcome.done else "missing", outcome.reason or finish)
+    yield Finding("[DONE]", "sent" if outcome.has_done else "missing", outcome.reason or finish)
     yield Finding("usage", *_usage(outcome))
-    metrics, speed = outcome.completion.metrics, outcome.completion.speed
+    metrics, speed, unit = outcome.completion.metrics, outcome.completion.speed, outcome.completion.speed_unit
     first = "unknown" if metrics.first_token is None else f"{metrics.first_token:.2f} s"
     yield Finding("first token", first, "from the request to the first piece")
     few = "fewer than two pieces, or all within 50 ms"
-    yield Finding("speed", f"{speed:.0f} tokens/s" if speed else "unknown", "pieces after the first" if speed else few)
+    yield Finding("speed", f"{speed:.0f} {unit}" if speed else "unknown", "after the first piece" if speed else few)
 
 
-def _cadence(times: Sequence[float]) -> str:
+def cadence_of(times: Sequence[float], waited: float, /) -> str:
+    """How the pieces of an answer came.
+
+    Args:
+        times: of each piece, in seconds.
+        waited: seconds from the request to the first piece. Where that took no time either, pieces that come together
+            may be a fast server's, and nothing is known.
+    """
     gaps = [later - earlier for earlier, later in pairwise(times)]
     if not gaps:
         return "one piece"
-    waits = sum(gap >= _AT_ONCE for gap in gaps)
+    waits = sum(gap >= _TOGETHER for gap in gaps)
     if waits * 2 >= len(gaps):
         return "piece by piece"
     # One wait may be this process's own, when the machine is busy.
-    return "in bursts" if waits > 1 or sum(gaps) >= _SPREAD else "all at once"
+    if waits > 1 or sum(gaps) >= _SPREAD:
+        return "in bursts"
+    return "all at once" if waited >= _HELD_BACK else "unknown"
 
 
 def _pieces(outcome: Outcome) -> str:
@@ -109,20 +121,20 @@ def _usage(outcome: Outcome) -> tuple[str, str]:
     return "sent", ", ".join(f"{name} {count}" for name, count in counts.items() if count is not None)
 
 
-def usage_unasked(asker: Asker, prompts: Prompts) -> Findings:
-    """Whether usage comes although it was not asked for."""
-    outcome = asker.ask(prompts.text, stream_options={"include_usage": False})
+def usage_unasked(prober: Prober, prompts: Prompts) -> Findings:
+    """Whether usage is sent although the request does not want it."""
+    outcome = prober.ask(prompts.text, stream_options={"include_usage": False})
     yield Finding("usage unasked", *(outcome.trouble or _usage(outcome)))
 
 
-def reasoning(asker: Asker, prompts: Prompts) -> Findings:
-    """Where reasoning comes, and whether the effort has a say in it."""
-    default = asker.ask(prompts.reasoning)
+def reasoning(prober: Prober, prompts: Prompts) -> Findings:
+    """Which field carries reasoning, and whether the effort changes it."""
+    default = prober.ask(prompts.reasoning)
     yield Finding("reasoning", *_carrier(default))
-    none = asker.ask_exactly(prompts.reasoning, reasoning_effort="none")
-    low = asker.ask_exactly(prompts.reasoning, reasoning_effort="low")
-    told = {"none": none, "low": low, "unset": default}
-    evidence = "; ".join(f"{effort}: {_reasoned(outcome)}" for effort, outcome in told.items())
+    none = prober.ask_exactly(prompts.reasoning, reasoning_effort="none")
+    low = prober.ask_exactly(prompts.reasoning, reasoning_effort="low")
+    outcomes = {"none": none, "low": low, "unset": default}
+    evidence = "; ".join(f"{effort}: {_amount(outcome)}" for effort, outcome in outcomes.items())
     yield Finding("effort", _effort(none, low, default), evidence)
 
 
@@ -131,67 +143,67 @@ def _carrier(outcome: Outcome) -> tuple[str, str]:
     if completion.reasoning:
         carrier = {"tags": "think tags"}.get(completion.reasoning_carrier, completion.reasoning_carrier)
         also = [name for name in outcome.carriers if name != completion.reasoning_carrier]
-        twice = f"; sent again as {also[0]}" if also else ""
-        return carrier, f"{len(completion.reasoning)} characters{twice}: {quoted(completion.reasoning)}"
+        repeated = f"; sent again as {also[0]}" if also else ""
+        return carrier, f"{len(completion.reasoning)} characters{repeated}: {quoted(completion.reasoning)}"
     if outcome.trouble:
         return outcome.trouble
     if "</think>" in completion.text:
-        return "in the text", "a closing </think> that none opened"
+        return "in the text", "a closing </think> without an opening tag"
     return "none", quoted(completion.text)
 
 
-def _left_out(outcome: Outcome) -> bool:
+def _is_left_out(outcome: Outcome) -> bool:
     return any(repair.startswith("reasoning_effort left out") for repair in outcome.completion.repairs)
 
 
-def _reasoned(outcome: Outcome) -> str:
-    if _left_out(outcome):
+def _amount(outcome: Outcome) -> str:
+    if _is_left_out(outcome):
         return "refused"
     if length := len(outcome.completion.reasoning):
         return f"{length} characters of reasoning"
-    return "no reasoning" if outcome.whole else f"{outcome.failure} ({outcome.reason})"
+    return "no reasoning" if outcome.is_complete else f"{outcome.failure} ({outcome.reason})"
 
 
 def _effort(none: Outcome, low: Outcome, default: Outcome) -> str:
-    if _left_out(none) or not none.whole:
+    if _is_left_out(none) or not none.is_complete:
         return none.failure if none.error else "refused"
     if none.completion.reasoning:
         return "ignored"
     return "honoured" if low.completion.reasoning or default.completion.reasoning else "unknown"
 
 
-def tools(asker: Asker, prompts: Prompts) -> Findings:
-    """What each `tool_choice` does, and whether one answer holds several calls."""
-    asked = {"auto": prompts.call, "none": prompts.call, "required": prompts.chat, "named": prompts.chat}
-    called = False
-    for name, prompt in asked.items():
+def tools(prober: Prober, prompts: Prompts) -> Findings:
+    """What each `tool_choice` does, and whether one answer has several calls."""
+    texts = {"auto": prompts.call, "none": prompts.call, "required": prompts.chat, "named": prompts.chat}
+    has_called = False
+    for name, prompt in texts.items():
         choice = CHOICES[name]
-        outcome = asker.ask(prompt, tools=TOOLS, tool_choice=choice.value)
-        yield Finding(f"tools {name}", *(outcome.trouble or choice.judged(outcome, called)))
-        called = called or bool(outcome.completion.tool_calls)
-    outcome = asker.ask(prompts.calls, tools=TOOLS)
+        outcome = prober.ask(prompt, tools=TOOLS, tool_choice=choice.value)
+        yield Finding(f"tools {name}", *(outcome.trouble or choice.judge(outcome, has_called)))
+        has_called = has_called or bool(outcome.completion.tool_calls)
+    outcome = prober.ask(prompts.calls, tools=TOOLS)
     yield Finding("parallel calls", *(outcome.trouble or parallel(outcome)))
 
 
-def structured(asker: Asker, prompts: Prompts) -> Findings:
-    """Whether a response format is kept against a prompt that asks for something else."""
-    asked = {"json_object": prompts.json_object, "json_schema": prompts.json_schema}
-    for name, prompt in asked.items():
-        outcome = asker.ask(prompt, response_format=FORMATS[name])
-        yield Finding(name, *(outcome.trouble or FITS[name](outcome)))
+def structured(prober: Prober, prompts: Prompts) -> Findings:
+    """Whether a response format is honoured when the prompt asks for something else."""
+    texts = {"json_object": prompts.json_object, "json_schema": prompts.json_schema}
+    for name, prompt in texts.items():
+        outcome = prober.ask(prompt, response_format=FORMATS[name])
+        yield Finding(name, *(outcome.trouble or JUDGES[name](outcome)))
 
 
-def images(asker: Asker, prompts: Prompts) -> Findings:
-    """Whether a picture is taken, and whether it counts among the tokens of the prompt."""
-    outcome = asker.ask(user(prompts.image, Image(red(64))))
+def images(prober: Prober, prompts: Prompts) -> Findings:
+    """Whether a picture is accepted, and whether it adds to the tokens of the prompt."""
+    outcome = prober.ask(user(prompts.image, Image(red(64))))
     if outcome.trouble:
         yield Finding("images", *outcome.trouble)
         return
-    without = asker.ask(prompts.image)
+    without = prober.ask(prompts.image)
     counts = [usage.prompt_tokens for each in (outcome, without) if (usage := each.completion.usage) is not None]
-    value, evidence = "taken", f"answered {quoted(outcome.completion.text)}"
+    value, evidence = "accepted", f"answered {quoted(outcome.completion.text)}"
     if len(counts) == 2 and counts[0] is not None and counts[1] is not None:
-        value = "taken" if counts[0] > counts[1] else "dropped"
+        value = "accepted" if counts[0] > counts[1] else "dropped"
         evidence += f"; {counts[0]} prompt tokens with the picture, {counts[1]} without"
     yield Finding("images", value, evidence)
 
@@ -207,30 +219,30 @@ def red(side: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
-def long(asker: Asker, prompts: Prompts) -> Findings:
-    """What comes while a long prompt is read, and what is said when it does not fit."""
-    context = asker.context
-    known = context is not None and context <= _SMALL_CONTEXT
-    length = max(LONG, 6 * context) if context is not None and known else LONG
-    outcome = asker.ask(f"{prompts.long}{' word' * (length // 5)}", max_tokens=1)
-    yield Finding("keep-alives", *_waited(outcome, length, asker.text))
+def long(prober: Prober, prompts: Prompts) -> Findings:
+    """What is sent while a long prompt is read, and the error when it does not fit."""
+    context = prober.context
+    must_overflow = context is not None and context <= _SMALL_CONTEXT
+    length = max(LONG, 6 * context) if context is not None and must_overflow else LONG
+    outcome = prober.ask(f"{prompts.long}{' word' * (length // 5)}", max_tokens=1)
+    yield Finding("keep-alives", *_keepalives(outcome, length, prober.text))
     evidence = f"{length:,} characters"
     if outcome.error:
-        told = isinstance(outcome.error, ContextOverflowError)
-        value = "refused" if told or outcome.refused else outcome.failure
-        recognised = "" if told else "; not told apart from other failures"
-        yield Finding("overflow", value, f"{_dressed(outcome)}; {evidence}{recognised}")
+        is_recognised = isinstance(outcome.error, ContextOverflowError)
+        value = "refused" if is_recognised or outcome.is_refused else outcome.failure
+        remark = "" if is_recognised else "; not recognised as an overflow"
+        yield Finding("overflow", value, f"{_described(outcome)}; {evidence}{remark}")
         return
     usage = outcome.completion.usage
     counted = f", {usage.prompt_tokens:,} prompt tokens" if usage and usage.prompt_tokens is not None else ""
     limit = "" if context is None else f", context {context:,}"
-    yield Finding("overflow", "answered" if known else "not reached", f"{evidence} answered{counted}{limit}")
+    yield Finding("overflow", "answered" if must_overflow else "not reached", f"{evidence} answered{counted}{limit}")
 
 
-def _waited(outcome: Outcome, length: int, short: Outcome | None) -> tuple[str, str]:
+def _keepalives(outcome: Outcome, length: int, short: Outcome | None) -> tuple[str, str]:
     seen = [(f"{length:,} characters", outcome)]
     seen += [("a short prompt", short)] if short is not None else []
-    if not any(each.whole or each.completion.metrics.bytes for _, each in seen):
+    if not any(each.is_complete or each.completion.metrics.bytes for _, each in seen):
         return "unknown", "no answer"
     if not any(each.keepalives or each.progress for _, each in seen):
         return "none", "no comment before the first piece"
@@ -243,36 +255,36 @@ def _comments(outcome: Outcome) -> str:
     return f"{outcome.keepalives} comments{last}"
 
 
-def _dressed(outcome: Outcome) -> str:
+def _described(outcome: Outcome) -> str:
     return f"{outcome.reason} as {outcome.shape}" if outcome.shape else outcome.reason
 
 
-def bad_parameter(asker: Asker, prompts: Prompts) -> Findings:
-    """What is said to a temperature that is no number."""
-    outcome = asker.ask(prompts.text, extra={"temperature": "hot"})
-    refused = isinstance(outcome.error, ServerStreamError) and not outcome.times
-    said = _dressed(outcome) if outcome.error else quoted(outcome.completion.text)
-    yield Finding("bad parameter", "refused" if refused else outcome.failure, f'temperature "hot": {said}')
+def bad_parameter(prober: Prober, prompts: Prompts) -> Findings:
+    """The answer to a temperature that is no number."""
+    outcome = prober.ask(prompts.text, extra={"temperature": "hot"})
+    is_refused = isinstance(outcome.error, ServerStreamError) and not outcome.times
+    evidence = _described(outcome) if outcome.error else quoted(outcome.completion.text)
+    yield Finding("bad parameter", "refused" if is_refused else outcome.failure, f'temperature "hot": {evidence}')
 
 
-def unknown_model(asker: Asker, prompts: Prompts) -> Findings:
-    """What is said to a model that no server has. Last, because some servers drop the loaded model for it."""
-    asker.model = _UNKNOWN
-    outcome = asker.ask(prompts.text)
+def unknown_model(prober: Prober, prompts: Prompts) -> Findings:
+    """The answer to a model that no server has. Last, because some servers unload the loaded model for it."""
+    prober.model = _UNKNOWN
+    outcome = prober.ask(prompts.text)
     named = outcome.completion.model
-    yield Finding("unknown model", outcome.failure, f"by {named}" if outcome.whole and named else outcome.reason)
+    yield Finding("unknown model", outcome.failure, f"by {named}" if outcome.is_complete and named else outcome.reason)
 
 
-def repairs(asker: Asker, prompts: Prompts) -> Findings:
-    """What had to be accepted although the protocol does not allow it."""
-    counted = f"over {asker.requests} requests"
-    found = "; ".join(asker.repairs)
+def repairs(prober: Prober, prompts: Prompts) -> Findings:
+    """What was accepted although it breaks the protocol."""
+    counted = f"over {prober.requests} requests"
+    found = "; ".join(prober.repairs)
     yield Finding(
-        "repairs", f"{len(asker.repairs)} kinds" if found else "none", f"{found}; {counted}" if found else counted
+        "repairs", f"{len(prober.repairs)} kinds" if found else "none", f"{found}; {counted}" if found else counted
     )
 
 
-STEPS: tuple[Callable[[Asker, Prompts], Findings], ...] = (
+STEPS: tuple[Callable[[Prober, Prompts], Findings], ...] = (
     models,
     text,
     usage_unasked,

@@ -1,4 +1,4 @@
-"""What a probe takes and gives: the prompts and the findings."""
+"""The prompts of a probe and its findings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Finding(Struct, frozen=True):
     Args:
         name: the habit; the names are the same for every server.
         value: what the server does, in a word or two.
-        evidence: what that was told from: the answer, or the server's own words.
+        evidence: what shows it: the answer, or the server's own words.
     """
 
     name: str
@@ -20,18 +20,18 @@ class Finding(Struct, frozen=True):
 
 
 class Prompts(Struct, frozen=True, kw_only=True):
-    """What is asked in each step.
+    """The prompt of each step.
 
     Args:
-        text: for an answer of some length; also what goes with the requests that a server should refuse.
-        reasoning: for a question worth thinking about.
+        text: for an answer of some length; also sent with the requests that a server should refuse.
+        reasoning: a question worth thinking about.
         call: needs the tool `get_weather(city)`, for `tool_choice` auto and none.
         calls: needs the tool twice, in one answer.
         chat: needs no tool, for `tool_choice` required and a named function, which is `get_time(city)`.
-        json_object: asks for something else than JSON; OpenAI wants the word all the same.
-        json_schema: asks for something else than JSON; the schema has a `greeting` and a `number`.
-        image: comes with a picture of plain red.
-        long: comes before thousands of words.
+        json_object: does not ask for JSON, but names it, which OpenAI requires.
+        json_schema: does not ask for JSON; the schema has a `greeting` and a `number`.
+        image: sent with a picture of plain red.
+        long: sent before thousands of words.
     """
 
     text: str = "Count from one to twenty in words, separated by commas."

@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Protocol, TypeAlias
+from typing import IO, Any, BinaryIO, NoReturn, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from ..errors import RequestError, SourceError, SvirError, words_of
 
@@ -183,12 +185,15 @@ class Sources:
 
 
 def _key(source: object) -> object:
-    return source if isinstance(source, Path) else id(source)
+    return source if isinstance(source, Path | FileBelow) else id(source)
 
 
-def _opened(source: Readable, closing: ExitStack) -> Source:
+def _opened(source: Readable | FileBelow, closing: ExitStack) -> Source:
+    if isinstance(source, FileBelow):
+        return _file_opened_by(partial(source.folder.descriptor_of, source.path), source.path, closing)
     if isinstance(source, os.PathLike):
-        return _file_at(Path(source), closing)
+        path = Path(source)
+        return _file_opened_by(partial(_descriptor_of, path), path, closing)
     if isinstance(source, Buffer):
         return Memory(source, closing)
     return _file_behind(source, _name_of(source), closing) or Handle(source, closing)
@@ -348,25 +353,34 @@ class RegularFile:
             raise changed(self, str(size) if size != self.size else "as many, written since")
 
 
-def _file_at(path: Path, closing: ExitStack, /) -> RegularFile:
+def _file_opened_by(opened: Callable[[], int], path: Path, closing: ExitStack, /) -> RegularFile:
     """The file at a path.
 
     Raises:
         SourceError: it is missing, unreadable or no regular file.
     """
-    reopen = partial(_descriptor_of, path)
-    return RegularFile(str(path), reopen(), closing, reopen=reopen)
+    return RegularFile(str(path), opened(), closing, reopen=opened)
 
 
 def _descriptor_of(path: Path) -> int:
+    with _faults_of(path):
+        return _regular(path, partial(os.stat, path), partial(os.open, path, _FLAGS))
+
+
+@contextmanager
+def _faults_of(path: Path) -> Iterator[None]:
     try:
-        _check_kind(os.stat(path), path)  # before it is opened: opening a device may do something
-        descriptor = os.open(path, _FLAGS)
+        yield
     except ValueError as error:
         raise SourceError(f"expected a readable file, got a path that is none: {str(path)!r}") from error
     except OSError as error:
         limit = ", the limit of this process" if error.errno == errno.EMFILE else ""
         raise SourceError(f"expected a readable file, got {words_of(error)}{limit}: {path}") from error
+
+
+def _regular(path: Path, status: Callable[[], os.stat_result], opened: Callable[[], int]) -> int:
+    _check_kind(status(), path)  # before it is opened: opening a device may do something
+    descriptor = opened()
     try:
         _check_kind(os.fstat(descriptor), path)
     except BaseException:
@@ -387,7 +401,102 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a link",
 }
+
+
+class Folder:
+    """A folder that is held open: whatever is put in its place, or below it, no link leads to a file elsewhere.
+
+    Hard links and what is mounted below it count as its own.
+
+    Args:
+        path: of the folder; links in it are followed, once.
+
+    Attributes:
+        path: absolute and without links, as it was when the folder was opened.
+
+    Raises:
+        SourceError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path, /) -> None:
+        try:
+            self.path: Path = path.resolve()
+            self._descriptor = os.open(self.path, _STEP) if _OPENS_BELOW else _CLOSED
+        except OSError as error:
+            raise SourceError(f"expected a folder that can be opened, got {words_of(error)}: {path}") from error
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._descriptor != _CLOSED:
+            os.close(self._descriptor)
+            self._descriptor = _CLOSED
+
+    def __reduce__(self) -> NoReturn:
+        """In another process the descriptor is another file's."""
+        raise TypeError("cannot pickle a folder that is held open")
+
+    def descriptor_of(self, path: Path, /) -> int:
+        """Opens a file below the folder.
+
+        Args:
+            path: absolute and resolved: a link in it is refused, because it was put there since.
+
+        Raises:
+            SourceError: it is not below the folder, missing, unreadable or no regular file.
+        """
+        if not path.is_relative_to(self.path) or ".." in path.parts:
+            raise SourceError(f"expected a file below {self.path}, got {path}")
+        with _faults_of(path):
+            return self._step_by_step(path) if _OPENS_BELOW else _checked_again(path)
+
+    def _step_by_step(self, path: Path) -> int:
+        *folders, name = path.relative_to(self.path).parts or (".",)
+        held = os.dup(self._descriptor)
+        try:
+            for folder in folders:
+                below = _folder_in(held, folder, path)
+                os.close(held)
+                held = below
+            status = partial(os.stat, name, dir_fd=held, follow_symlinks=False)
+            return _regular(path, status, partial(os.open, name, _FLAGS | _NO_LINK, dir_fd=held))
+        finally:
+            os.close(held)
+
+
+def _folder_in(folder: int, name: str, path: Path) -> int:
+    try:
+        return os.open(name, _STEP | _NO_LINK, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        got = f"a link or a file in the place of {name!r}"
+        raise SourceError(f"expected a folder, got {got}: {path}") from error
+
+
+def _checked_again(path: Path) -> int:
+    """Where nothing can be opened below a descriptor (Windows): a link that is put there right now is followed."""
+    if path.resolve() != path:
+        raise SourceError(f"expected a path without links, got one that a link was put into: {path}")
+    return _descriptor_of(path)
+
+
+class FileBelow(Struct, frozen=True):
+    """A file in a folder that is held open, or below it; opened when it is sent, like one at any path.
+
+    Args:
+        folder: held open until the file will not be sent again.
+        path: absolute and resolved.
+    """
+
+    folder: Folder
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
 
 def _state(descriptor: int) -> tuple[int, ...]:
@@ -504,6 +613,12 @@ def _name_of(handle: object, /) -> str:
 # there is none there are no FIFOs among files. O_BINARY: Windows would change line ends. Python itself keeps
 # descriptors from child processes.
 _FLAGS: int = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+# What opens a file below a descriptor. O_PATH: a folder that may be searched, but not listed, is enough.
+_OPENS_BELOW: bool = {os.open, os.stat} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+_STEP: int = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
+_NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
+_CLOSED = -1
 
 _SEEKING = threading.Lock()
 

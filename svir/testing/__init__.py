@@ -1,4 +1,4 @@
-"""Loopback servers for tests: one plays recorded answers and keeps what it was sent, one fails on purpose, one records.
+"""Loopback servers for tests: one plays recorded answers and keeps the requests, one fails on purpose, one records.
 
     with ReplayServer(Path("answer.http")) as server:
         my_program(server.url)
@@ -12,6 +12,22 @@
 
 They need the standard library only, and know HTTP/1.1 but nothing of chat: what they play need not make sense. The
 faults are in `svir.testing.faults`.
+
+In:   answers as files, bytes or steps; scripts of faults; or a real server.
+Out:  a URL to point a program at, and what the program did: its requests, or recordings of the answers it got.
+
+Files, in the order in which to read them:
+
+answers.py   an answer, its framing, and whether another may follow on the connection
+loopback.py  what every server here is: a listener on 127.0.0.1 and one thread per connection
+server.py    `ReplayServer`
+faults.py    `FaultServer`, and the steps of its scripts
+record.py    `RecordingProxy`
+extent.py    where an answer that passes through the proxy ends
+secrets.py   which words of a request are never written to a recording
+plugin.py    the pytest fixture `svir_replay`
+
+Rules: RFC 9112 (HTTP/1.1).
 """
 
 # Type hints of the public classes are read here.

@@ -1,4 +1,4 @@
-"""Where an answer ends: follows its bytes as they come, and changes none."""
+"""Where an answer ends: follows its bytes as they arrive, without changing them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _COOKIE = re.compile(rb"^set-cookie2?[ \t]*:.*\n(?:[ \t].*\n)*", re.IGNORECASE |
 
 
 class Extent:
-    """The bytes of one answer, the heads of interim ones included, and what they are.
+    """The bytes of one answer, heads of interim answers included, and where its body ends.
 
-    What is not framed as HTTP/1.1 has it goes on until the connection ends.
+    An answer whose framing is not that of HTTP/1.1 ends with the connection.
 
     Args:
-        method: of the request: the answer to HEAD has no body.
+        method: of the request; the answer to HEAD has no body.
 
     Source: RFC 9112, 6.3 (the length of a body) and 7.1 (chunks).
     """
 
     def __init__(self, method: str) -> None:
         self.done: bool = False
-        """Whether it is at the end that it announced."""
+        """Whether the end that the answer announced is reached."""
         self._raw = bytearray()
         self._body: int | None = None
         self._data: list[tuple[int, int]] = []
@@ -37,7 +37,7 @@ class Extent:
         return len(self._raw)
 
     def feed(self, block: bytes) -> None:
-        """More of it."""
+        """Adds the next block."""
         self._raw += block
         try:
             if not self.done:
@@ -51,7 +51,7 @@ class Extent:
         return self.done and not self._is_last and self._at == len(self._raw)
 
     def masked(self, secrets: Secrets) -> bytes:
-        """The answer without cookies and secrets; a secret may be cut by the framing, and is found all the same."""
+        """The answer without cookies and secrets; a secret that the framing cuts is found too."""
         raw = bytearray(secrets.masked(bytes(self._raw)))
         data = secrets.masked(b"".join(raw[start:end] for start, end in self._data))
         at = 0
@@ -61,7 +61,7 @@ class Extent:
         cut = len(raw) if self._body is None else self._body
         return _COOKIE.sub(b"", bytes(raw[:cut])) + raw[cut:]
 
-    # Each step takes what it needs of the bytes that are there, and waits for more.
+    # The generators below consume the bytes that are available, and yield to wait for more.
 
     def _answer(self, method: str) -> Generator[None, None, None]:
         version, status, headers = yield from self._one_head()
@@ -85,7 +85,7 @@ class Extent:
             lines.append((yield from self._line()))
         version, _, rest = lines[0].partition(b" ")
         status = int(rest[:3]) if rest[:3].isdigit() else 0
-        # The standard library's parser takes no more than 99 of them, and a proxy has to pass them all.
+        # Not parsed by the standard library, which accepts at most 99 headers: a proxy has to pass them all.
         fields = (line.partition(b":") for line in reversed(lines[1:]))
         return version, status, {name.strip().lower(): value.strip() for name, _, value in fields}
 

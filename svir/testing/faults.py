@@ -4,9 +4,9 @@
     with FaultServer([Take(), whole[:150], Reset()]) as server:
         my_program(server.url)
 
-A script is what happens on one connection, step by step: bytes and answers are sent as they stand, the other steps are
-the classes below. At its end the connection is closed; a request that was not read to its end then meets a reset, as
-it does with real servers.
+A script is what happens on one connection, step by step: bytes and answers are sent as they are, the other steps are
+the classes below. At its end the connection is closed; a request that was not read to its end is then reset, as with
+real servers.
 
 - *stall*, *slow drip*, *reset*, *half-close*: `Stall`, `Drip`, `Reset`, `HalfClose`, after any byte.
 - *early answer*: `[Take(0.5), Answer.json(...)]`. *Garbage after the end*: `[Take(), answer, b"garbage"]`.
@@ -30,16 +30,16 @@ from .answers import Answer
 from .loopback import LINGER_NOT, Gone, Loopback, Peer
 
 _BLOCK = 16 * 2**10
-_RECEIVE_BUFFER = 64 * 2**10  # so that a request which is not read soon blocks its sender
+_RECEIVE_BUFFER = 64 * 2**10  # small, so that a request that is not read soon blocks its sender
 
 
 @dataclass(frozen=True)
 class Take:
-    """Reads a request: its head, and a share of the body that its Content-Length announces. The next `Take` reads on,
-    or begins with the next request when this one was read to its end.
+    """Reads a request: its head, and a share of the body that its Content-Length announces. The next `Take` continues,
+    or reads the next request if this one was read to its end.
 
     Args:
-        share: of the whole body, from 0 to 1; a little more may be read.
+        share: of the body, from 0 to 1; a little more may be read.
         pause: seconds before each block of 16 KiB, for a server that reads slowly.
     """
 
@@ -49,10 +49,10 @@ class Take:
 
 @dataclass(frozen=True)
 class Stall:
-    """Does nothing until the client goes.
+    """Does nothing until the client leaves.
 
     Args:
-        seconds: or for so long.
+        seconds: the longest time.
     """
 
     seconds: float = 3600.0
@@ -63,7 +63,7 @@ class Drip:
     """Sends bytes slowly.
 
     Args:
-        data: the bytes, as they stand on the wire.
+        data: the bytes on the wire, head and framing included.
         pause: seconds before each piece.
         size: bytes of a piece.
     """
@@ -75,12 +75,12 @@ class Drip:
 
 @dataclass(frozen=True)
 class Reset:
-    """Ends the connection with RST: what was sent and not yet read may be lost on the way."""
+    """Ends the connection with RST: bytes that were sent but not read yet may be lost."""
 
 
 @dataclass(frozen=True)
 class HalfClose:
-    """Sends no more, and takes whatever still comes until the client goes. Under TLS the end is not announced."""
+    """Sends no more, and reads until the client leaves. Under TLS the end is not announced."""
 
 
 Script: TypeAlias = "Iterable[bytes | Answer | Take | Stall | Drip | Reset | HalfClose]"
@@ -91,19 +91,19 @@ class FaultServer(Loopback):
     """Plays one script per connection, in the order of the connections, the last one again and again.
 
     Args:
-        scripts: see the module; a script must be iterable again if several connections play it.
-        port: 0 for one that is free.
-        patience: seconds to wait at most for the threads at the end.
-        tls: a context with a certificate, to speak TLS; the handshake comes before the first step.
+        scripts: see the module; a script must be iterable repeatedly if several connections play it.
+        port: 0 for any free port.
+        patience: seconds to wait for the threads at the end.
+        tls: a context with a certificate, for https; the handshake comes before the first step.
 
     Attributes:
-        taken: bytes of request bodies read, per connection, counted from 1.
-        connections: how many were made so far.
-        failures: what failed on this side; the end of the `with` block raises the first.
+        taken: bytes of request bodies that were read, by the number of the connection, counted from 1.
+        connections: the number of connections so far.
+        failures: errors on the server's side; the end of the `with` block raises the first.
 
     Raises:
         ValueError: there is no script.
-        OSError: the port is taken.
+        OSError: the port is in use.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class FaultServer(Loopback):
 
 
 class _Upload:
-    """The requests of one connection, read as far as the steps want."""
+    """The requests of one connection, read as far as the steps say."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -157,7 +157,7 @@ class _Upload:
         self._blocks: Iterator[memoryview] = iter(())
 
     def take(self, take: Take) -> Iterator[int]:
-        """Reads; yields the size of each block."""
+        """Reads a share of a body; yields the size of each block."""
         if self._taken == self._length:
             *_, headers = self._peer.head()
             self._length, self._taken = int(headers.get("Content-Length", "0")), 0
@@ -174,14 +174,14 @@ def wrong_length(body: bytes, by: int, /) -> bytes:
 
     Args:
         body: the events, as bytes.
-        by: bytes that the length is too large, or below 0 too small.
+        by: bytes by which the length is too large; negative for too small.
     """
     head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {len(body) + by}\r\n\r\n"
     return head.encode() + body
 
 
 def broken_chunk(body: bytes, /) -> bytes:
-    """A whole response, an event stream, and in place of its last HTTP chunk one whose size is no number.
+    """A whole response, an event stream whose last HTTP chunk is replaced by one with an invalid size.
 
     Args:
         body: the events before it, as bytes.
@@ -190,7 +190,7 @@ def broken_chunk(body: bytes, /) -> bytes:
 
 
 def gzipped(body: bytes, /) -> Answer:
-    """An event stream under gzip, although nobody asked for it, each event flushed so that it can be read at once.
+    """An event stream under gzip, unasked; each event is flushed, so that it can be read at once.
 
     Args:
         body: the events, as bytes.
@@ -201,10 +201,10 @@ def gzipped(body: bytes, /) -> Answer:
 
 
 def redirect(location: str, /, *, status: int = 307) -> Answer:
-    """An answer that points somewhere else.
+    """A redirect.
 
     Args:
-        location: where, as the header `Location` has it.
+        location: the value of the header `Location`.
         status: a redirect, from 300 to 399.
     """
     return Answer(b"", status=status, headers={"Location": location}, framing="length")
@@ -212,7 +212,7 @@ def redirect(location: str, /, *, status: int = 307) -> Answer:
 
 @contextmanager
 def full_backlog() -> Iterator[str]:
-    """The URL of a port on which a connection is never made: nobody accepts, and the queue is full. Linux only."""
+    """The URL of a port on which no connection succeeds: none is accepted, and the backlog is full. Linux only."""
     with ExitStack() as open_, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)

@@ -1,4 +1,4 @@
-"""What every server of this package stands on: a listener on loopback, and one blocking thread per connection."""
+"""The base of every server of this package: a listener on loopback, and one blocking thread per connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import Self
 _BLOCK = 64 * 1024
 
 _LEFT: int = getattr(select, "POLLRDHUP", 0)
-"""Tells that the other side ended the connection although bytes of it are still unread. Linux only: elsewhere the
+"""Shows that the client closed the connection even while bytes of it are unread. Linux only: elsewhere the
 unread bytes hide the end, unless it is a reset."""
 
 _LOOK = 0.02
@@ -32,19 +32,19 @@ LINGER_NOT: bytes = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
 class Loopback(ABC):
-    """A server on `127.0.0.1` while its `with` block lasts; what it does on a connection is `converse`.
+    """A server on `127.0.0.1` for the duration of its `with` block; `converse` serves one connection.
 
     Args:
-        port: 0 for one that is free.
-        patience: seconds to wait at most for whatever should happen soon, and for the threads at the end.
-        tls: a context with a certificate, to speak TLS.
+        port: 0 for any free port.
+        patience: seconds to wait for whatever should happen soon, and for the threads at the end.
+        tls: a context with a certificate, for https.
 
     Attributes:
-        connections: how many were made so far.
-        failures: what failed on this side.
+        connections: the number of connections so far.
+        failures: errors on the server's side.
 
-    What fails on this side closes the connection and is kept in `failures`; the end of the `with` block raises the
-    first, or notes them on the error that ends it. A client that goes away is no failure.
+    An error on the server's side closes the connection and is kept in `failures`; the end of the `with` block raises
+    the first, or adds them as notes to the exception that ends it. A client that leaves is no failure.
     """
 
     def __init__(self, *, port: int = 0, patience: float = 10.0, tls: ssl.SSLContext | None = None) -> None:
@@ -64,13 +64,13 @@ class Loopback(ABC):
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     def wait_closed(self, connection: int, /, *, timeout: float = 5.0) -> bool:
-        """Waits for the end of a connection, by either side; returns whether it came.
+        """Waits until a connection is closed, by either side; returns whether it is.
 
         Args:
-            connection: which, counted from 1.
-            timeout: seconds to wait at most.
+            connection: its number, counted from 1.
+            timeout: seconds to wait.
 
-        A client is seen to go while the server reads, sends or pauses; one that half-closes counts as gone.
+        The server notices that a client left while it reads, sends or pauses; one that half-closes counts as gone.
         Elsewhere than on Linux the bytes of it that were not read yet hide its end, unless it is a reset.
         """
         with self._changed:
@@ -78,7 +78,7 @@ class Loopback(ABC):
 
     @abstractmethod
     def converse(self, peer: Peer, number: int, /) -> None:
-        """Serves one connection, counted from 1; `Gone` ends it. The server calls it."""
+        """Serves one connection, whose number counts from 1; `Gone` ends it. Called by the server itself."""
 
     def __enter__(self) -> Self:
         self._stopping.clear()
@@ -91,17 +91,17 @@ class Loopback(ABC):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         deadline = time.monotonic() + self._patience
         self._stopping.set()
-        with suppress(OSError):  # closing a listener wakes nobody out of accept, connecting does
+        with suppress(OSError):  # closing a listener does not end a blocked accept, connecting does
             socket.create_connection(("127.0.0.1", self._port), timeout=self._patience).close()
         self._acceptor.join(self._patience)
         self._listener.close()
         for _, sock in self._live:
             with suppress(OSError):
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # below TLS, which its thread may be sending by
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # below TLS, where its thread may be sending
         for thread, _ in self._live:
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                self.failures.append(RuntimeError(f"expected {thread.name} to end within {self._patience} s"))
+                self.failures.append(RuntimeError(f"{thread.name} did not end within {self._patience} s"))
         for failure in self.failures:
             if error is None:
                 raise failure
@@ -116,7 +116,7 @@ class Loopback(ABC):
             if self._tls is not None:
                 try:
                     sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-                except OSError:  # it is gone already
+                except OSError:  # the client left already
                     sock.close()
                     self._ended(number)
                     continue
@@ -129,11 +129,11 @@ class Loopback(ABC):
         try:
             with sock, sock.makefile("rb") as reader:
                 peer = Peer(sock, reader)
-                peer.greet()
+                peer.handshake()
                 self.converse(peer, number)
         except Gone:
             pass
-        except BaseException as failure:  # all of them: what `pytest.fail` raises is no Exception
+        except BaseException as failure:  # what `pytest.fail` raises is no Exception
             self.failures.append(failure)
         finally:
             self._ended(number)
@@ -145,7 +145,7 @@ class Loopback(ABC):
 
 
 class Gone(Exception):
-    """The client closed the connection, or sent what is not HTTP."""
+    """The client closed the connection, or sent something that is not HTTP."""
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def _blamed_on_the_client() -> Iterator[None]:
 
 
 def may_go_on(version: str, headers: HTTPMessage, /) -> bool:
-    """Whether another request may follow one with this head."""
+    """Whether another request may follow a request with this head."""
     return version == "HTTP/1.1" and headers.get("Connection", "").lower() != "close"
 
 
@@ -192,7 +192,7 @@ def wait_for(sock: socket.socket, events: int, peer: Peer, /) -> int:
 
 
 class Peer:
-    """The other end of a connection; whatever fails in here is its doing."""
+    """The client's end of a connection; any error in here is the client's."""
 
     def __init__(self, sock: socket.socket, reader: io.BufferedReader) -> None:
         self.sock = sock
@@ -203,8 +203,8 @@ class Peer:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @_blamed_on_the_client()
-    def greet(self) -> None:
-        """The handshake of TLS; a client that does not trust the certificate goes."""
+    def handshake(self) -> None:
+        """The TLS handshake; it fails for a client that does not trust the certificate."""
         if isinstance(self.sock, ssl.SSLSocket):
             self.sock.do_handshake()
 
@@ -216,7 +216,7 @@ class Peer:
         return method, path, version, parse_headers(io.BytesIO(fields + b"\r\n"))
 
     def blocks(self, headers: HTTPMessage, limit: int = _BLOCK) -> Iterator[memoryview]:
-        """Its body, each block at most `limit` bytes and valid until the next."""
+        """The body of the request in blocks of at most `limit` bytes, each valid until the next."""
         with _blamed_on_the_client():
             if headers.get("Expect", "").lower() == "100-continue":
                 self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -236,7 +236,7 @@ class Peer:
 
     @_blamed_on_the_client()
     def watch(self, seconds: float) -> None:
-        """Waits, unless the client goes first."""
+        """Waits; raises `Gone` if the client leaves. Where `LEFT` is unknown, bytes that arrive end the wait."""
         if _LEFT:
             poll = select.poll()
             poll.register(self.sock, _LEFT)

@@ -1,12 +1,12 @@
-"""The pytest fixture `svir_replay`, which pytest finds by itself where svir is installed.
+"""The pytest fixture `svir_replay`, which pytest finds where svir is installed.
 
     def test_the_answer_is_shown(svir_replay):
         server = svir_replay(Path("answer.http"))
         my_program(server.url)
         assert len(server.requests) == 1
 
-It is the only file that imports pytest. An installation has it as `svir_pytest`, beside the package and not in it
-(see pyproject.toml): pytest loads it at every start, and it must not bring svir along before a test asks for it.
+It is the only file that imports pytest. It is installed as `svir_pytest`, beside the package and not in it (see
+pyproject.toml): pytest loads it at every start, and must not import svir before a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Replay: TypeAlias = "Callable[..., ReplayServer]"
 
 @pytest.fixture
 def svir_replay() -> Iterator[Replay]:
-    """Starts servers that play answers: takes what `svir.testing.ReplayServer` takes, and returns a started one.
+    """Starts servers that play answers: called like `svir.testing.ReplayServer`, it returns a running server.
 
-    Each ends with the test, which fails with what failed on the server's side.
+    Each is stopped at the end of the test, which fails for an error on the server's side.
     """
     from svir.testing import ReplayServer
 

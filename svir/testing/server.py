@@ -1,4 +1,4 @@
-"""The replay server: plays answers to whatever it is asked, and keeps the requests."""
+"""The replay server: plays answers to any request, and keeps the requests."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from http.client import HTTPMessage
 from .answers import Answer, Playable, as_answer
 from .loopback import Gone, Loopback, Peer, may_go_on
 
-_POLL = 0.01  # seconds between looks at the socket while an event is awaited: a close is seen soon
+_POLL = 0.01  # seconds between two checks of the socket while an event is awaited, so that a close is noticed soon
 
 
 @dataclass(eq=False)
 class Request:
-    """A request as it came; the server fills the last three fields while it reads.
+    """A request as it was received; the server fills the last three fields while it reads.
 
     Args:
         method: "GET", "POST", ...
         path: the target as sent, query included.
         version: "HTTP/1.1" or "HTTP/1.0".
-        headers: looked up without regard to case; `headers.items()` has all of them in order, repeated ones too.
-        connection: which connection it came on, counted from 1.
-        body: its bytes without chunk framing; empty when `on_body` took it.
-        received: bytes of the body that came.
-        complete: whether the whole body came that its framing announced.
+        headers: names in any case; `headers.items()` has all of them in order, repeated ones too.
+        connection: the number of its connection, counted from 1.
+        body: its bytes without chunk framing; empty when there is an `on_body`.
+        received: bytes of the body so far.
+        complete: whether the whole body was received, as its framing announced it.
     """
 
     method: str
@@ -41,32 +41,32 @@ class Request:
 
 
 class ReplayServer(Loopback):
-    """Plays answers to whatever it is asked, in order, the last one again and again.
+    """Plays answers to any request, in order, the last one again and again.
 
     Args:
-        answers: each a `Path` to a `.http` file (a whole recorded response, played as it stands) or to a
+        answers: each a `Path` to a `.http` file (a whole recorded response, played byte for byte) or to a
             `.sse` file (an event stream), `bytes` (an event stream too), steps, an `Answer`, or a function
-            from the `Request` to one of these. The connection is kept when the answer's own head and framing
-            allow it.
-        on_body: takes each block of a request's body, at most 64 KiB and valid during the call only, in place
-            of `Request.body`: an upload of any size is checked in constant memory.
-        port: 0 for one that is free.
-        patience: seconds to wait at most for a step's event, and for the threads at the end.
-        tls: a context with a certificate, to speak TLS.
+            from the `Request` to one of these. The connection is kept open when the head and the framing of
+            the answer allow it.
+        on_body: called with each block of a request's body, at most 64 KiB and valid during the call only;
+            `Request.body` then stays empty, so that an upload of any size is checked in constant memory.
+        port: 0 for any free port.
+        patience: seconds to wait for a step's event, and for the threads at the end.
+        tls: a context with a certificate, for https.
 
     Attributes:
-        requests: what was asked so far, in order.
-        connections: how many were made so far.
-        aborted: exchanges that the client left before its request, or the answer to it, was whole.
-        failures: what failed on this side.
+        requests: the requests so far, in order.
+        connections: the number of connections so far.
+        aborted: requests whose client left before the request or its answer was complete.
+        failures: errors on the server's side.
 
     Raises:
         ValueError, TypeError: there is no answer, or one of another kind.
-        OSError: a file cannot be read, or the port is taken.
+        OSError: a file cannot be read, or the port is in use.
 
-    What fails on this side (an answer function or `on_body` that raises, an event never set) closes the
-    connection and is kept in `failures`; the end of the `with` block raises the first, or notes them on the
-    error that ends it. A client that goes away is no failure: it counts in `aborted`.
+    An error on the server's side (an answer function or `on_body` that raises, an event that is never set) closes
+    the connection and is kept in `failures`; the end of the `with` block raises the first, or adds them as notes to
+    the exception that ends it. A client that leaves is no failure: it counts in `aborted`.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ReplayServer(Loopback):
             pass
 
     def _exchange(self, peer: Peer, number: int) -> bool:
-        """One request and its answer; whether another may follow."""
+        """Serves one request; returns whether another may follow."""
         method, path, version, headers = peer.head()
         request = Request(method, path, version, headers, number)
         self.requests.append(request)
@@ -130,8 +130,10 @@ class ReplayServer(Loopback):
             while not pause.wait(_POLL):
                 peer.watch(0.0)
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"expected the event of a step to be set within {self._patience} s")
+                    raise TimeoutError(f"the event of a step was not set within {self._patience} s")
         elif pause > 0:
             deadline = time.monotonic() + pause
             peer.watch(pause)
-            self._stopping.wait(deadline - time.monotonic())  # the rest, if the next request came meanwhile
+            self._stopping.wait(
+                deadline - time.monotonic()
+            )  # the remaining pause, if the next request arrived meanwhile

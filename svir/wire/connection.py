@@ -3,10 +3,10 @@
     open --> head, write, write, ... --> response, receive, ... --> kept by the pool --> take --> head, ...
                                                                \\-> closed
 
-urllib3 makes it (TLS, CONNECT, proxies) and writes the head of a request. svir has its socket from the moment it is
-made, so that one rule of time and cancellation covers every wait, sends by itself, so that head and body of a small
-request leave as one, and reads by itself. While a request is sent the server is listened to: one that answers early,
-or leaves, is noticed at once, even if it reads no more.
+urllib3 makes it (TCP, TLS, CONNECT, proxies). svir has its socket from the moment it is made, so that one rule of time
+and cancellation covers every wait, and sends and reads by itself: head and body of a small request leave as one, and a
+short call costs a fifth less than with the standard library's way of writing a head line by line. While a request is
+sent the server is listened to: one that answers early, or leaves, is noticed at once, even if it reads no more.
 
 What is private in urllib3 and the standard library, and used here for want of a public way:
 
@@ -20,20 +20,22 @@ from __future__ import annotations
 
 import errno
 import http.client
+import math
 import os
 import select
 import socket
 import ssl
 import struct
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 from urllib3.util.wait import wait_for_socket, wait_for_write
 
-from ..errors import ConnectError, ProtocolError, SvirError, TruncatedError, clip, words_of
+from ..errors import ConnectError, ProtocolError, SvirError, TimedOut, TruncatedError, clip, words_of
 from ..settings import Limits
 from .certificates import lacking
 from .deadline import Deadline
@@ -79,6 +81,33 @@ _PLAIN_PORT = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG",
 """OpenSSL's words for a server that answers a handshake in plain text."""
 
 
+_SILENT = (errno.ETIMEDOUT, errno.EHOSTUNREACH)
+"""What is known of an address that does not answer, by then after seconds."""
+_MEMORY = 60.0
+"""Seconds until such an address is as good as any other again."""
+
+
+class Silent:
+    """Addresses that did not answer, for a minute: of several of one host they are tried last, so that only the first
+    connection waits for them.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: dict[Any, float] = {}
+
+    def add(self, address: Any, /) -> None:
+        self._since[address] = self._clock()
+
+    def last(self, found: Iterable[Any], /) -> list[Any]:
+        """What `getaddrinfo` found, in its order, the silent ones behind the others."""
+        long_ago = self._clock() - _MEMORY
+        return sorted(found, key=lambda info: self._since.get(info[4], -math.inf) > long_ago)
+
+
 class Refusal(NamedTuple):
     """What a proxy answered to CONNECT, in place of 200."""
 
@@ -93,9 +122,13 @@ class Connection(HTTPConnection):
         deadline: that of the call which uses the connection.
         reused: whether it was kept from an earlier call.
         answered: whether a byte of the answer came.
+        silent: the addresses that did not answer lately.
+        way: what messages add where a proxy is on the way.
     """
 
     deadline: Deadline
+    silent: Silent = Silent(time.monotonic)
+    way: str = ""
     reused: bool = False
     answered: bool = False
     _standing = False
@@ -111,7 +144,6 @@ class Connection(HTTPConnection):
     _set: float | None = -1.0
     """The timeout that the socket has."""
     _refusal: Refusal | None = None
-    _seen: Any = None
 
     # Connecting
 
@@ -132,10 +164,15 @@ class Connection(HTTPConnection):
             failure = error
         except _FAULTS as error:
             failure = self._unconnected(error, place)
+        except BaseException:
+            self.close()
+            raise
         else:
             self._standing = True
             return
         self.close()
+        if isinstance(failure, ConnectError | TimedOut):
+            failure.args = (f"{failure}{self.way}",)
         raise failure
 
     def _unconnected(self: Any, error: Exception, place: str) -> SvirError:
@@ -166,13 +203,15 @@ class Connection(HTTPConnection):
             raise ConnectError(f"no address for {self.host}: {words_of(error)}") from error
         deadline.enter("connect", deadline.timeout.connect)
         failure: OSError | None = None
-        for place, (family, kind, protocol, _, address) in enumerate(found):
+        for place, (family, kind, protocol, _, address) in enumerate(self.silent.last(found)):
             try:
                 sock = _connected(socket.socket(family, kind, protocol), address, deadline, len(found) - place)
             except SvirError:
                 raise
             except OSError as error:
                 failure = error
+                if error.errno in _SILENT:
+                    self.silent.add(address)
             else:
                 self._ear = _ear(sock)
                 return sock
@@ -214,24 +253,21 @@ class Connection(HTTPConnection):
 
     # Sending
 
-    def head(self: Any, method: str, target: str, headers: Mapping[str, str], limits: Limits) -> None:
+    def head(self, method: str, target: str, headers: Mapping[str, str], limits: Limits) -> None:
         """Begins a request; its head leaves with the first block.
 
         Args:
             target: the path, or the whole URL for a proxy.
+            headers: checked already: none breaks out of its line.
             limits: bounds on the head of an answer that comes early.
         """
         self._limits = limits
-        self.request(method, target, headers=headers)
-        self._set = self.timeout
+        lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        self._unsent = "\r\n".join(lines).encode("latin-1")
 
     def send(self: Any, data: bytes) -> None:  # type: ignore[override]
-        """What the standard library sends: CONNECT to a proxy at once, the head of a request when a block goes with
-        it."""
-        if self._standing:
-            self._unsent += data
-        else:
-            self._send_all(data)
+        """What urllib3 sends by itself: CONNECT."""
+        self._send_all(data)
 
     def write(self: Any, block: bytes) -> bool:
         """Sends a block of the body; returns False, and sends no more, when the server answered or left meanwhile.
@@ -242,7 +278,9 @@ class Connection(HTTPConnection):
         head, self._unsent = self._unsent, b""
         if head and len(head) + len(block) <= _AT_ONCE:
             return bool(self._sent(head + block))
-        return bool((not head or self._sent(head)) and self._sent(block))
+        if head and not self._sent(head):
+            return False
+        return not self._heard() and bool(self._sent(block))
 
     def _sent(self: Any, data: bytes) -> bool:
         try:
@@ -385,7 +423,7 @@ class Connection(HTTPConnection):
         if _is_timeout(error):
             return self.deadline.expired()
         said = words_of(error)
-        failure: SvirError = ConnectError(f"no answer: {said}")
+        failure: SvirError = ConnectError(f"no answer: {said}{self.way}")
         if self._in_body:
             failure = TruncatedError(f"the answer broke off: {said}")
         failure.__cause__ = error
@@ -406,39 +444,17 @@ class Connection(HTTPConnection):
             block = self.receive()
             if not block:
                 after = f" after {size} bytes" if size or head.began else ""
-                raise ConnectError(f"the server ended the connection without an answer{after}")
+                raise ConnectError(f"the server ended the connection without an answer{after}{self.way}")
             self.answered = True
             size += len(block)
             head.feed(block)
         self._early = None
         self._in_body = True
-        # The standard library keeps account of requests and answers, and tools that watch it take the status from here.
-        self._seen = _Seen(head.status, head.reason)
-        http.client.HTTPConnection.getresponse(self)
         return head, self._whole
 
     def response_class(self: Any, sock: socket.socket, *args: Any, **options: Any) -> Any:  # type: ignore[override]
-        """What the standard library takes for the answer: to CONNECT, or the one whose head was read already."""
-        return self._seen if self._standing else _TunnelResponse(self, sock, *args, **options)
-
-
-class _Seen:
-    """An answer that was read already."""
-
-    will_close = False
-
-    def __init__(self, status: int, reason: str) -> None:
-        self.status = status
-        self.reason = reason
-
-    def begin(self) -> None:
-        pass
-
-    def isclosed(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        pass
+        """What `_tunnel` reads the answer to CONNECT with."""
+        return _TunnelResponse(self, sock, *args, **options)
 
 
 class _TunnelResponse(http.client.HTTPResponse):

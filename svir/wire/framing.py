@@ -279,8 +279,17 @@ class Decoder:
         return piece
 
 
-def decoder(encoding: str, limit: int, /) -> Decoder | None:
-    """Unpacks what a Content-Encoding names; `None` when there is nothing to unpack.
+def is_packed(encoding: str, /) -> bool:
+    """Whether a Content-Encoding names anything that packs."""
+    return bool(_codings(encoding))
+
+
+def _codings(encoding: str) -> list[str]:
+    return [name for part in encoding.split(",") if (name := part.strip().lower()) not in _NO_CODING]
+
+
+def decoder(encoding: str, limit: int, /) -> Decoder:
+    """Unpacks what a Content-Encoding names.
 
     Args:
         limit: bytes that it may unpack to (`Limits.decompressed`).
@@ -288,9 +297,7 @@ def decoder(encoding: str, limit: int, /) -> Decoder | None:
     Raises:
         ProtocolError: an encoding that is not known, or several.
     """
-    names = [name for part in encoding.split(",") if (name := part.strip().lower()) not in _NO_CODING]
-    if not names:
-        return None
+    names = _codings(encoding)
     if len(names) == 1 and names[0] in ("gzip", "x-gzip", "deflate"):
         return Decoder(names[0], limit)
     raise ProtocolError(f"expected an answer without encoding, or in gzip or deflate, got {clip(encoding, 40)!r}")

@@ -13,7 +13,7 @@ from ..errors import RequestError
 # Compiled when first used: it would take longer than half of the import.
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _BREAKS_OUT = "[\r\n\0]|[^\0-\xff]"
-_SECRET = r"(?i)auth|key|token|cookie|secret|credential|password|signature"
+_SECRET = r"(?i)auth|key|token|cookie|secret|credential|password|signature|^sig$"
 
 # Where a request ends is svir's to say: a second word on it is how one request is made to look like two.
 _OURS = frozenset({"content-length", "transfer-encoding", "expect", "te", "trailer", "upgrade"})
@@ -59,10 +59,15 @@ def distinct(headers: Mapping[str, str], /) -> Headers:
     return Headers(last.values())
 
 
+def is_secret(name: str, /) -> bool:
+    """Whether a header or a field of a query says who asks, by its name."""
+    return re.search(_SECRET, name) is not None
+
+
 def secrets(headers: Mapping[str, str], /) -> Iterable[str]:
     """The words of those headers that say who asks."""
     for name, value in headers.items():
-        if re.search(_SECRET, name):
+        if is_secret(name):
             yield from value.split()
             yield from re.split("[\\s=;,]+", value)  # a cookie, without its name
 

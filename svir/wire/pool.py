@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import Mapping
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,23 +22,30 @@ from ..errors import SvirError
 from ..settings import Limits
 from .address import Address
 from .certificates import verifying
-from .connection import Connection, TLSConnection
+from .connection import Connection, Silent, TLSConnection
 from .deadline import Deadline, forks
+from .framing import is_packed
 from .headers import conceal, secrets
-from .response import Response
+from .response import PackedResponse, Response
 
 
 class Pool:
-    """The connections to one server; it can be pickled, without them.
+    """The connections to one server, which several clients may share; it can be pickled, without them.
 
     Args:
         address: where it is.
         max_connections: connections kept for reuse.
         ssl_context: for https; the default verifies certificates and names.
+        clock: monotonic seconds.
     """
 
     def __init__(
-        self, address: Address, *, max_connections: int = 64, ssl_context: ssl.SSLContext | None = None
+        self,
+        address: Address,
+        *,
+        max_connections: int = 64,
+        ssl_context: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = address
         self.max_connections = max_connections
@@ -44,21 +53,31 @@ class Pool:
         parts = urlsplit(address.base)
         self._encrypted = parts.scheme == "https"
         self._host, self._port = parts.hostname or "", parts.port or (443 if self._encrypted else 80)
+        self.host: str = parts.netloc
+        """The server as the header Host names it."""
         self._place = f"{parts.scheme}://{parts.netloc}"
         proxy = address.proxy
         self._proxy = parse_url(proxy.url) if proxy is not None else None
-        self._forwards = proxy is not None and not self._encrypted
-        """Whether a proxy passes requests on as they are, in place of opening a tunnel."""
-        self._forwarded = proxy.headers if proxy is not None and self._forwards else {}
+        self._forwarded = proxy.headers if proxy is not None and address.forwarded else {}
         self._tls = ssl_context or (verifying() if address.encrypted else None)
         self._idle: list[Connection] = []
+        self._silent = Silent(clock)
+        self._users: set[int] = set()
+        """The clients that share it, by `id`: to hold them would keep them alive."""
         self._forks = forks()
+        weakref.finalize(self, _end, self._idle)  # at the end of the process too, when modules are gone already
 
     def __reduce__(self) -> Any:
         return _made, (self.address, self.max_connections, self.ssl_context)
 
-    def __del__(self) -> None:
-        if hasattr(self, "_idle"):
+    def join(self, client: object, /) -> None:
+        """A client uses the pool from now on, if it did not already."""
+        self._users.add(id(client))
+
+    def leave(self, client: object, /) -> None:
+        """A client was closed or dropped; the last one takes the idle connections with it."""
+        self._users.discard(id(client))
+        if not self._users:
             self.close()
 
     def connection(self, deadline: Deadline, /) -> Connection:
@@ -79,15 +98,20 @@ class Pool:
     def request(
         self, connection: Connection, method: str, path: str, headers: Mapping[str, str], limits: Limits, /
     ) -> None:
-        """Begins a request on a connection; its head leaves with the first block of its body."""
+        """Begins a request on a connection; its head leaves with the first block of its body.
+
+        Args:
+            path: below the base URL, with its query.
+        """
         url = self.address.url(path)
-        target = url if self._forwards else url[len(self._place) :]
-        connection.head(method, target, {**self._forwarded, **headers}, limits)
+        target = url if self.address.forwarded else url[len(self._place) :]
+        connection.head(method, target, {**headers, **self._forwarded}, limits)
 
     def response(self, connection: Connection, limits: Limits, /) -> Response:
         """The answer on a connection, once its head is there; see `Connection.respond` and `Response`."""
         head, sent = connection.respond()
-        return Response(head, connection, self, limits, sent=sent)
+        kind = PackedResponse if is_packed(head.headers.get("content-encoding", "")) else Response
+        return kind(head, connection, self, limits, sent=sent)
 
     def keep(self, connection: Any, /) -> None:
         """Takes a connection back, whose answer was read to its end."""
@@ -97,22 +121,21 @@ class Pool:
         else:
             connection.close()
 
-    def conceal(self, error: SvirError, headers: Mapping[str, str], /) -> None:
-        """Takes out of an error what the server was told in confidence with these headers, and the proxy by itself."""
+    def conceal(self, error: SvirError, headers: Mapping[str, str], more: Iterable[str] = (), /) -> None:
+        """Takes out of an error what the server was told in confidence, by these headers and `more` words, and the
+        proxy by itself."""
         proxy = self.address.proxy
-        conceal([*secrets(headers), *(secrets(proxy.headers) if proxy else ())], error)
+        conceal([*secrets(headers), *more, *(secrets(proxy.headers) if proxy else ())], error)
 
     def close(self) -> None:
         """Ends idle connections; those in use end with their answers, or are kept."""
-        while (connection := self._kept()) is not None:
-            connection.close()
+        _end(self._idle)
 
     def _kept(self) -> Connection | None:
         if self._forks != forks():
             # The parent goes on with its connections; here only the descriptors are closed.
-            theirs, self._idle, self._forks = self._idle, [], forks()
-            for connection in theirs:
-                connection.close()
+            self._forks = forks()
+            _end(self._idle)
         with contextlib.suppress(IndexError):
             return self._idle.pop()
         return None
@@ -126,14 +149,25 @@ class Pool:
             options["proxy_config"] = ProxyConfig(self._tls, False, None, None)
             host, port = self._proxy.host or "", self._proxy.port or (443 if self._proxy.scheme == "https" else 80)
         over_tls = self._encrypted or (self._proxy is not None and self._proxy.scheme == "https")
-        if not over_tls:
-            return Connection(host, port, **options)
-        connection = TLSConnection(host, port, ssl_context=self._tls, **options)
+        connection: Connection
+        if over_tls:
+            connection = TLSConnection(host, port, ssl_context=self._tls, **options)
+        else:
+            connection = Connection(host, port, **options)
+        connection.silent = self._silent
+        connection.way = f" (through {self.address.proxy})" if self.address.proxy is not None else ""
         if self._proxy is not None and self._encrypted:
             proxy = self.address.proxy
             headers = proxy.headers if proxy is not None else {}
             connection.set_tunnel(self._host, self._port, headers, scheme=self._proxy.scheme or "http")
         return connection
+
+
+def _end(idle: list[Connection]) -> None:
+    """Ends connections; another thread may take or keep one meanwhile."""
+    with contextlib.suppress(IndexError):
+        while True:
+            idle.pop().close()
 
 
 def _made(address: Address, max_connections: int, ssl_context: ssl.SSLContext | None) -> Pool:

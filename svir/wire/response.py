@@ -160,7 +160,7 @@ class Response:
             so that nothing may follow on the connection.
 
     Raises:
-        ProtocolError: a transfer or content coding that is not known.
+        ProtocolError: a transfer coding that is not known.
 
     Attributes:
         framed: whether the body announces where it ends, so that its end proves that nothing is missing.
@@ -177,9 +177,6 @@ class Response:
         self._framing = framing(self.status, self.headers)
         self._early = head.rest()
         self._size = 0
-        self._decoder: Decoder | None = None
-        self._pieces: Iterator[bytes] = iter(())
-        self._decoding = False
 
     @property
     def framed(self) -> bool:
@@ -197,7 +194,7 @@ class Response:
         return next((clip(name) for name in found if name), "")
 
     def receive(self) -> bytes:
-        """The next piece of the body, unpacked, as soon as it is there; nothing at its end.
+        """The next piece of the body as soon as it is there; nothing at its end.
 
         Raises:
             TruncatedError: the connection broke, or ended before the body did.
@@ -205,21 +202,6 @@ class Response:
             TooLargeError: more than `Limits.answer`, or it unpacks to more than `Limits.decompressed`.
             TimedOut, Cancelled: see `Deadline`.
         """
-        if not self._decoding:
-            self._decoding = True
-            self._decoder = decoder(self.headers.get("content-encoding", ""), self._limits.decompressed)
-        if self._decoder is None:
-            return self._received()
-        while True:
-            for piece in self._pieces:
-                if self._connection is not None:
-                    self._connection.deadline.remaining()  # one block may unpack to a thousand
-                return piece
-            if not (block := self._received()):
-                return b""
-            self._pieces = self._decoder.feed(block)
-
-    def _received(self) -> bytes:
         body = self._framing
         while not body.over:
             block = self._early
@@ -294,7 +276,26 @@ class Response:
         deadline.enter("idle", seconds)
         size = 0
         try:
-            while size < _DRAIN_BYTES and (block := self._received()):
+            while size < _DRAIN_BYTES and (block := Response.receive(self)):
                 size += len(block)
         except SvirError:
             pass
+
+
+class PackedResponse(Response):
+    """An answer with a content coding, which is handed on unpacked."""
+
+    _decoder: Decoder | None = None
+    _pieces: Iterator[bytes] = iter(())
+
+    def receive(self) -> bytes:
+        if self._decoder is None:
+            self._decoder = decoder(self.headers["content-encoding"], self._limits.decompressed)
+        while True:
+            for piece in self._pieces:
+                if self._connection is not None:
+                    self._connection.deadline.remaining()  # one block may unpack to a thousand
+                return piece
+            if not (block := super().receive()):
+                return b""
+            self._pieces = self._decoder.feed(block)

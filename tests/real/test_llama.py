@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 import svir
-from svir.cli.llama import MODEL
+from svir.demo.llama import MODEL
 
 COUNT = "Count from one to one hundred."
 PLACE = {

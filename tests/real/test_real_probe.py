@@ -29,7 +29,7 @@ MLX_LM = [
     ("usage unasked", "not sent", ""),
     ("reasoning", "reasoning", "10 characters: 'I count.'"),  # reasoning
     ("effort", "ignored", "none: 10 characters of reasoning; low: 10 characters of reasoning"),
-    ("tools auto", "kept", PARIS),  # tool
+    ("tools auto", "honoured", PARIS),  # tool
     ("tools none", "ignored", PARIS),  # tool-choice-none
     ("tools required", "ignored", "no call: 'Hello, world!'"),  # tool-choice-required-no-call
     ("tools named", "ignored", "no call: 'Hello, world!'"),
@@ -56,7 +56,7 @@ MLX_VLM = [
     ("reasoning", "reasoning_content", "10 characters; sent again as reasoning: 'I count.'"),  # reasoning
     # The effort reaches the template, which closes the reasoning; the script opens it once more all the same.
     ("effort", "ignored", "none: 10 characters of reasoning; low: 10 characters of reasoning"),
-    ("tools auto", "kept", PARIS),  # tool
+    ("tools auto", "honoured", PARIS),  # tool
     ("tools none", "as text", '\'<tool_call> {"name": "get_weather"'),  # reads no tool_choice of "none"
     ("tools required", "ignored", "no call: 'Hello, world!'"),  # tool-choice-required-no-call
     ("tools named", "ignored", "no call: 'Hello, world!'"),  # tool-choice-named: accepted
@@ -65,7 +65,7 @@ MLX_VLM = [
     ("json_object", "failed", "an error in the stream: [metal_kernel] No Metal back-end."),
     ("json_schema", "failed", "an error in the stream: [metal_kernel] No Metal back-end."),
     # image: a token for each square of 32, and two around them.
-    ("images", "taken", "answered 'Hello, world!'; 39 prompt tokens with the picture, 33 without"),
+    ("images", "accepted", "answered 'Hello, world!'; 39 prompt tokens with the picture, 33 without"),
     ("keep-alives", "none", ""),  # long-prompt
     (
         "overflow",  # prompt-over-max-positions
@@ -83,14 +83,14 @@ def check(url: str, limits: svir.Timeout, expected: list[tuple[str, str, str]]) 
         findings = {
             finding.name: finding for finding in probe.run(client, prompts=PROMPTS, timeout=limits, max_tokens=64)
         }
-    told = {name: finding for name, finding in findings.items() if name not in TIMED}
+    steady = {name: finding for name, finding in findings.items() if name not in TIMED}
     # Pieces that come while this process waits for its turn on a busy machine come in bursts.
     assert findings["streaming"].value in ("piece by piece", "in bursts")
     assert findings["streaming"].evidence.startswith("64 pieces in ")
     assert findings["speed"].value.endswith(" tokens/s")
-    assert [(name, finding.value) for name, finding in told.items()] == [(name, value) for name, value, _ in expected]
+    assert [(name, finding.value) for name, finding in steady.items()] == [(name, value) for name, value, _ in expected]
     for name, _, evidence in expected:
-        assert told[name].evidence.startswith(evidence)
+        assert steady[name].evidence.startswith(evidence)
 
 
 def test_what_a_probe_finds_of_mlx_lm_is_what_its_recordings_show(mlx_lm: str, limits: svir.Timeout) -> None:

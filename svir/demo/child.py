@@ -1,7 +1,7 @@
 """Processes that the demo starts: each runs a module of this package.
 
-A server among them serves until its standard input closes, so none outlives its parent, however the parent ends. Each
-stands in a process group of its own: a Ctrl-C reaches the parent alone, which ends the child.
+A server among them runs until its standard input closes, so none outlives its parent, however the parent ends. Each is
+in a process group of its own: Ctrl-C reaches the parent only, which ends the child.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if sys.platform == "win32":
 
 
 class ChildError(Exception):
-    """A child ended with a failure, or said nothing; the message has its last word on standard error."""
+    """A child failed, or did not answer in time; the message has the last line of its standard error."""
 
 
 class Child:
@@ -49,33 +49,34 @@ class Child:
         except queue.Empty:
             line = b""
         if not line:
-            raise ChildError(f"expected a line from {self._module}, got {self._last_words()}")
+            raise ChildError(f"{self._module} did not start: {self._last_error()}")
         return line.decode().rstrip("\r\n")
 
     def end(self) -> str:
-        """Closes its standard input, waits for its end and returns what else it printed."""
+        """Closes its standard input, waits for its end and returns the rest of its output."""
         try:
             rest, _ = self._process.communicate(timeout=_END)
         except subprocess.TimeoutExpired as error:
-            raise ChildError(f"expected {self._module} to end within {_END:.0f} s") from error
+            raise ChildError(f"{self._module} did not end within {_END:.0f} s") from error
         if self._process.returncode:
-            raise ChildError(f"expected {self._module} to succeed, got {self._last_words()}")
+            raise ChildError(f"{self._module} failed: {self._last_error()}")
         return rest.decode()
 
-    def _last_words(self) -> str:
+    def _last_error(self) -> str:
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").split("\n")
-        return next((line for line in reversed(said) if line.strip()), "nothing")
+        lines = self._errors.read().decode(errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "no error message")
 
 
 @contextlib.contextmanager
 def running(module: str, /, *arguments: str) -> Iterator[Child]:
-    """A child that runs a module of this package; whatever is left of it is killed at the end of the block."""
+    """A child that runs a module of this package; it is killed at the end of the block, unless it ended before."""
     command = [sys.executable, "-m", f"{__package__}.{module}", *arguments]
     pipe = subprocess.PIPE
-    # Errors go to a file: a third pipe could fill up and stop the child. Unbuffered, so that `line` takes a line only.
+    # Errors go to a file: a third pipe could fill up and stop the child. Unbuffered, so that `line` reads no further.
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, bufsize=0, **_ALONE)
+        options: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": errors, "bufsize": 0, **_ALONE}
+        process: Any = subprocess.Popen(command, **options)
         with process:
             try:
                 yield Child(module, process, errors)

@@ -1,8 +1,7 @@
-"""One small request at a time, and everything that can be seen of its answer."""
+"""One small request at a time, and everything that can be observed of its answer."""
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable
 from typing import Any, Unpack
@@ -34,60 +33,61 @@ from .. import (
     ToolCallDelta,
 )
 
-_SHOWN = 160
-_SHOWS = (Text, Reasoning, Refusal, ToolCallDelta)
+_EVIDENCE = 160
+"""Characters of foreign text in a finding."""
+_VISIBLE = (Text, Reasoning, Refusal, ToolCallDelta)
 _CARRIER = re.compile(rb'(?<!\\)"(reasoning_content|reasoning)":\s*"(?!")')
-_CAP = "max_completion_tokens"
-_PATIENCE = 2
-"""Requests in a row without a byte until a time limit: the first may have loaded the model."""
+_NEWER_LIMIT = "max_completion_tokens"
+_MAX_SILENT = 2
+"""Requests in a row that may time out without a byte: the server may load its model during the first."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What came of one request.
+    """The outcome of one request.
 
     Args:
-        completion: the answer, or what there was of it.
-        error: what ended it, `None` after a whole answer.
-        done: whether `[DONE]` came.
-        times: when each piece that shows something came.
-        keepalives: comments before the first of them.
-        progress: the last report on the prompt.
-        carriers: the fields that brought reasoning.
+        completion: the answer so far.
+        error: what ended the answer, `None` when it is complete.
+        has_done: whether `[DONE]` was received.
+        times: when each visible piece was received.
+        keepalives: comments before the first visible piece.
+        progress: the last progress report on the prompt.
+        carriers: the fields that carried reasoning.
     """
 
     completion: Completion
     error: SvirError | None
-    done: bool = False
+    has_done: bool = False
     times: tuple[float, ...] = ()
     keepalives: int = 0
     progress: Progress | None = None
     carriers: tuple[str, ...] = ()
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self.error is None
 
     @property
-    def refused(self) -> bool:
-        """Whether the server said no before it began."""
+    def is_refused(self) -> bool:
+        """Whether the server answered with an error status."""
         return isinstance(self.error, StatusError) and not isinstance(self.error, NotAStreamError | ServerStreamError)
 
     @property
-    def cut(self) -> bool:
-        """Whether the limit on its tokens ended the answer."""
+    def is_cut(self) -> bool:
+        """Whether the token limit ended the answer."""
         return self.completion.finish_reason == "length"
 
     @property
     def trouble(self) -> tuple[str, str] | None:
-        """The value and the evidence of a finding that could not be made, `None` after a whole answer."""
+        """The value and the evidence of a finding when the request failed, `None` after a complete answer."""
         return None if self.error is None else (self.failure, self.reason)
 
     @property
     def failure(self) -> str:
-        """What became of it in a word, "answered" after a whole answer."""
+        """The kind of failure in a word, "answered" after a complete answer."""
         if self.error is None:
             return "answered"
-        if self.refused:
+        if self.is_refused:
             return "refused"
         if isinstance(self.error, NotAStreamError):
             return "no stream"
@@ -97,11 +97,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Why, in the server's words where it had some."""
+        """The reason of the failure, in the server's words where there are any."""
         error = self.error
         if error is None:
             return ""
-        if isinstance(error, StatusError) and self.refused:
+        if isinstance(error, StatusError) and self.is_refused:
             return clip(f"{error.status} {error.message or error.body}")
         if isinstance(error, ServerStreamError):
             return clip(f"an error in the stream: {error.message or error}")
@@ -109,7 +109,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def shape(self) -> str:
-        """How the server dressed its refusal, "" where that was not kept."""
+        """The JSON structure of the error body, "" where there is none."""
         if not isinstance(self.error, StatusError) or not self.error.body:
             return ""
         try:
@@ -118,37 +118,36 @@ class Outcome(Struct, frozen=True, kw_only=True):
             return "no JSON"
 
 
-class Asker:
-    """Sends the requests of a probe, and keeps what its steps tell each other.
+class Prober:
+    """Sends the requests of a probe, and keeps what one step learns for the next.
 
     Args:
-        client: left as it is; a copy that shares its connections asks.
-        model: the one to ask, `None` while none is known.
+        client: not changed; a copy that shares its connections sends the requests.
+        model: the model of the requests, `None` while none is known.
         timeout, max_tokens, clock: see `run`.
     """
 
     def __init__(
         self, client: Client, model: str | None, *, timeout: Timeout, max_tokens: int, clock: Callable[[], float]
     ) -> None:
-        self.client: Client = copy.copy(client)
-        self.client.timeout, self.client.retry, self.client.strict = timeout, Retry(attempts=1), False
+        self.client: Client = client.replace(timeout=timeout, retry=Retry(attempts=1), strict=False)
         self.model = model
         self.max_tokens = max_tokens
         self.context: int | None = None
-        self.unreached: SvirError | None = None
+        self.connect_error: SvirError | None = None
         self.text: Outcome | None = None
         self.repairs: dict[str, None] = {}
         self.requests: int = 0
-        self._cap = "max_tokens"
+        self._limit_name = "max_tokens"
         self._silent = 0
         self._clock = clock
 
     @property
-    def given_up(self) -> str:
-        """Why nothing more need be asked, "" while there is no reason."""
+    def stop_reason(self) -> str:
+        """Why no more requests are sent, "" to go on."""
         if self.text is not None and isinstance(self.text.error, AuthenticationError):
             return "the server refused the key"
-        return "the server keeps silent" if self._silent >= _PATIENCE else ""
+        return "the server does not answer" if self._silent >= _MAX_SILENT else ""
 
     def models(self) -> list[Model]:
         """The models that the server lists."""
@@ -158,29 +157,29 @@ class Asker:
     def ask(
         self, messages: Any, /, *, strict: bool = False, extra: dict[str, Any] | None = None, **options: Unpack[Options]
     ) -> Outcome:
-        """The outcome of one request; of a second one when the server wants its limit under the newer name."""
+        """The outcome of one request, which is sent again when the server wants the limit under its newer name."""
         outcome = self._ask(messages, strict, extra, options)
-        if outcome.refused and self._cap != _CAP and _CAP in outcome.reason:  # OpenAI's reasoning models
-            self._cap = _CAP
-            self._note(f"max_tokens refused, {_CAP} sent")
+        # OpenAI's reasoning models.
+        if outcome.is_refused and self._limit_name != _NEWER_LIMIT and _NEWER_LIMIT in outcome.reason:
+            self._limit_name = _NEWER_LIMIT
+            self._note(f"max_tokens refused, {_NEWER_LIMIT} sent")
             outcome = self._ask(messages, strict, extra, options)
         return outcome
 
     def _ask(self, messages: Any, strict: bool, extra: dict[str, Any] | None, options: Options) -> Outcome:
-        seen = _Seen(self._clock)
-        client = copy.copy(self.client)
-        client.strict = strict
-        limit: Any = {self._cap: self.max_tokens}
+        observer = _Observer(self._clock)
+        client = self.client.replace(strict=strict)
+        limit: Any = {self._limit_name: self.max_tokens}
         error: SvirError | None = None
         try:
-            with client.stream(messages, model=self.model, tap=seen.tap, extra=extra, **limit | options) as stream:
-                seen.read(stream)
+            with client.stream(messages, model=self.model, tap=observer.tap, extra=extra, **limit | options) as stream:
+                observer.read(stream)
         except RequestError:
             raise
         except SvirError as failure:
-            error, seen.completion = failure, failure.completion or seen.completion
-        self._count(seen.completion, error)
-        return seen.outcome(error)
+            error, observer.completion = failure, failure.completion or observer.completion
+        self._count(observer.completion, error)
+        return observer.outcome(error)
 
     def _count(self, completion: Completion, error: SvirError | None) -> None:
         self.requests += max(1, completion.metrics.tries)
@@ -189,31 +188,31 @@ class Asker:
             self._note(repair)
 
     def ask_exactly(self, messages: Any, /, **options: Unpack[Options]) -> Outcome:
-        """As `ask`, but no field that the server refuses is left out, where the server keeps the protocol."""
-        lenient = self.repairs or self.text is None or not self.text.whole
-        outcome = self.ask(messages, strict=not lenient, **options)
-        again = not lenient and isinstance(outcome.error, ProtocolError)
-        return self.ask(messages, **options) if again else outcome
+        """As `ask`, but where the server follows the protocol, a field that it refuses is not left out."""
+        is_lenient = self.repairs or self.text is None or not self.text.is_complete
+        outcome = self.ask(messages, strict=not is_lenient, **options)
+        is_repeated = not is_lenient and isinstance(outcome.error, ProtocolError)
+        return self.ask(messages, **options) if is_repeated else outcome
 
     def _note(self, repair: str) -> None:
-        # The place of the first case says nothing of the server.
+        # At which event it happened first says nothing about the server.
         self.repairs[repair.partition(" at event ")[0]] = None
 
 
-class _Seen:
-    """What is seen of one answer while it comes."""
+class _Observer:
+    """What can be observed of one answer while it is received."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.completion = Completion()
         self._clock = clock
-        self._done = False
+        self._has_done = False
         self._times: list[float] = []
         self._keepalives = 0
         self._progress: Progress | None = None
         self._carriers: dict[str, None] = {}
 
     def tap(self, payload: bytes) -> None:
-        self._done = self._done or payload.strip() == b"[DONE]"
+        self._has_done = self._has_done or payload.strip() == b"[DONE]"
         self._carriers.update(dict.fromkeys(name.decode() for name in _CARRIER.findall(payload)))
 
     def read(self, stream: Stream) -> None:
@@ -224,14 +223,14 @@ class _Seen:
                 self.completion = event
             elif not self._times:
                 self._keepalives = stream.completion.metrics.keepalives
-            if isinstance(event, _SHOWS):
+            if isinstance(event, _VISIBLE):
                 self._times.append(self._clock())
 
     def outcome(self, error: SvirError | None) -> Outcome:
         return Outcome(
             completion=self.completion,
             error=error,
-            done=self._done,
+            has_done=self._has_done,
             times=tuple(self._times),
             keepalives=self._keepalives or (0 if self._times else self.completion.metrics.keepalives),
             progress=self._progress,
@@ -240,7 +239,7 @@ class _Seen:
 
 
 def _shape(value: Any, depth: int = 0) -> str:
-    """A JSON value without what it says."""
+    """The structure of a JSON value, without its contents."""
     if isinstance(value, dict):
         inner = [f'"{key}": {_shape(item, depth + 1)}' for key, item in value.items()]
         return "{" + (", ".join(inner) if depth < 2 else "...") + "}"
@@ -253,4 +252,4 @@ def _shape(value: Any, depth: int = 0) -> str:
 def clip(text: str) -> str:
     """Foreign text as evidence: one line of bounded length."""
     text = " ".join(text.split())
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return text if len(text) <= _EVIDENCE else text[: _EVIDENCE - 1] + "…"

@@ -1,4 +1,4 @@
-"""Photos for the demo that both ends can make: a JPEG's first bytes, then noise that no other photo has."""
+"""Photos that both ends of the demo can generate: the first bytes of a JPEG, then noise that differs in each."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _BLOCK = 64 * 2**10
 
 
 def blocks(number: int, size: int, /) -> Iterator[bytes]:
-    """The bytes of a photo, always the same for its number; never all of them at once."""
+    """The bytes of a photo in blocks, always the same for its number."""
     noise = random.Random(number)
     yield _HEAD[:size]
-    for left in range(size - len(_HEAD), 0, -_BLOCK):
-        yield noise.randbytes(min(left, _BLOCK))
+    for remaining in range(size - len(_HEAD), 0, -_BLOCK):
+        yield noise.randbytes(min(remaining, _BLOCK))
 
 
 def digest(number: int, size: int, /) -> str:
-    """What tells this photo from every other."""
+    """The SHA-256 of a photo."""
     digest = hashlib.sha256()
     for block in blocks(number, size):
         digest.update(block)
@@ -28,7 +28,7 @@ def digest(number: int, size: int, /) -> str:
 
 
 def write(folder: Path, count: int, size: int, /) -> list[Path]:
-    """Makes photos 0 to `count - 1` and returns their paths."""
+    """Writes photos 0 to `count - 1` and returns their paths."""
     paths = [folder / f"photo-{number:03}.jpg" for number in range(count)]
     for number, path in enumerate(paths):
         with path.open("wb") as file:

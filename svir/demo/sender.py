@@ -1,8 +1,7 @@
-"""Sends photos through a client, and measures what that cost: `python -m svir.cli.sender URL FILE...`.
+"""Sends photos through a client, and measures time and memory: `python -m svir.demo.sender URL FILE...`.
 
-In a process of its own, because the kernel keeps one peak for the whole life of a process. What importing may have
-taken and given back is counted as well: the number is the truth or above it.
-Prints one JSON object with what it saw.
+It has a process of its own, because the kernel keeps one peak for the whole life of a process. Memory that was freed
+after the imports is counted too, so the number is the true peak or above it. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from .. import Client, Image, SvirError, user
 
 
 def memory(field: str, /) -> int | None:
-    """Bytes of this process as the kernel counts them, `None` where it has no such file.
+    """The memory of this process in bytes as the kernel counts it, `None` where it has no such file.
 
     Args:
-        field: VmRSS for those it holds, VmHWM for the most it ever held (Linux, proc_pid_status(5)).
+        field: VmRSS for the present size, VmHWM for the peak (Linux, proc_pid_status(5)).
     """
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -30,26 +29,26 @@ def memory(field: str, /) -> int | None:
 
 
 def send(url: str, paths: list[Path], /) -> dict[str, Any]:
-    """One request with all photos, and a second one behind it on the same connection.
+    """Sends one request with all photos, and a second one on the same connection.
 
     The second is understood only if the first was exactly as long as announced.
     """
     sent = 0
 
-    def uploaded(so_far: int, total: int) -> None:
+    def on_upload(so_far: int, total: int) -> None:
         nonlocal sent
         sent = so_far
 
     with Client(url) as client:
         question = user("Did these arrive?", *map(Image, paths))
         before, started = memory("VmRSS"), time.perf_counter()
-        with client.stream(question, on_upload=uploaded) as stream:
+        with client.stream(question, on_upload=on_upload) as stream:
             text = "".join(stream.texts())
         seconds, peak = time.perf_counter() - started, memory("VmHWM")
-        again = client.complete("Was that all?").metrics
+        second = client.complete("Was that all?").metrics
     above = None if before is None or peak is None else peak - before
-    kept = again.reused and again.tries == 1
-    return {"text": text, "sent": sent, "seconds": seconds, "peak": above, "kept": kept}
+    is_reused = second.reused and second.tries == 1
+    return {"text": text, "sent": sent, "seconds": seconds, "peak": above, "is_reused": is_reused}
 
 
 def _main() -> None:

@@ -1,16 +1,17 @@
 """Many requests over any executor: read as they are needed, answered as they come, and slowed together.
 
-The function is `svir.batch`. This package has another name, because one of the same name would take the function's
-place in `svir` once it is imported.
+The function is `svir.batch`. This file has another name, because one of the same name would take the function's place
+in `svir` once it is imported.
 
-A wait that a server asks for is not left to the one call that heard of it: the calls hand 429 and its like back to
-this process, where nothing goes out until the wait is over.
+A wait that a server asks for is not left to the one call that it was an answer to: the calls hand 429 and its like back
+to this process, where nothing goes out until the wait is over. `batch` begins the calls, `Sender` makes one of them,
+here or in a worker process, and `Pace` says when the next one may go out.
 """
 
 from __future__ import annotations
 
-import copy
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -24,19 +25,53 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import Cancel, Client, OutputError, RateLimitError, RequestError, Retry, StatusError, json_schema
-from .pace import Pace
-from .sender import Request, Row, Sender
+from . import (
+    Cancel,
+    Client,
+    Completion,
+    Options,
+    OutputError,
+    RateLimitError,
+    RequestError,
+    Retry,
+    StatusError,
+    SvirError,
+    json_schema,
+)
 
 __all__ = ["Request", "Row", "batch"]
 
+Request: TypeAlias = Mapping[str, Any] | str | list[Any]
+"""A line of OpenAI's batch format, or what `Client.stream` takes as messages."""
+
+_PATHS = ("/v1/chat/completions", "/chat/completions")
 _SLICE = 0.2 if sys.platform == "win32" else None
 """Seconds of a wait that Ctrl-C does not end, as that for a lock on Windows."""
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """What came of one request.
+
+    Args:
+        custom_id: the request's.
+        completion: the whole answer, `None` when there is none.
+        value: the answer as a value of the type that was asked for.
+        error: why there is no answer, or no value: a `SvirError`, which carries the answer so far, or what the executor
+            or the request raised. It may be raised.
+        request_id: the server's name for the request, "" when it gave none or the answer was no stream.
+    """
+
+    custom_id: str
+    completion: Completion | None = None
+    value: Any = None
+    error: Exception | None = None
+    request_id: str = ""
 
 
 def batch(
@@ -74,7 +109,8 @@ def batch(
 
     Raises:
         RequestError: `client` is none, `concurrency` or `rate` is not above 0, or no schema can express the type.
-        RuntimeError, CancelledError: the executor is broken, or was shut down; what has no row is to be asked again.
+        RuntimeError, CancelledError: the executor is broken, or was shut down. What it was handed before is cancelled,
+            also where it runs already, if in this process; what has no row is to be asked again.
 
     What `requests` raises comes after the rows of all that it gave before.
 
@@ -125,17 +161,19 @@ def _rows(
     try:
         yield from queue.rows()
     finally:
+        queue.give_up()  # first: a worker whose call ends takes the next one
         sender.cancel()
-        queue.give_up()
         if executor is None:
             workers.shutdown(cancel_futures=True)
 
 
 def _without_patience(client: Client) -> Client:
     """The same client, connections included, that raises at once when a server asks for a wait."""
-    other = copy.copy(client)
-    other.retry = replace(client.retry, max_retry_after=0.0)
-    return other
+    return client.replace(retry=replace(client.retry, max_retry_after=0.0))
+
+
+_ENDING = (BrokenExecutor, CancelledError)
+"""How a future says that the executor takes no more calls."""
 
 
 class _Job:
@@ -170,7 +208,9 @@ class _Queue:
     def rows(self) -> Generator[Row, None, None]:
         self._fill()
         while self._running or self._again or self._has_more:
-            for job, row in self._ended():
+            for future in self._ended():
+                job = self._running.pop(future)
+                row = _row(future, job)
                 if not self._goes_again(job, row.error):
                     yield row
             self._fill()
@@ -211,7 +251,7 @@ class _Queue:
             self._has_more = job is not None
         return job
 
-    def _ended(self) -> list[tuple[_Job, Row]]:
+    def _ended(self) -> list[Future[Row]]:
         """What has ended; waits for it, but not longer than until the next request may go out."""
         has_room = len(self._running) < self._pace.window and (self._again or self._has_more)
         left = self._pace.left if has_room else None
@@ -219,12 +259,7 @@ class _Queue:
             time.sleep(left or 0.0)
         if _SLICE is not None:
             left = _SLICE if left is None else min(left, _SLICE)
-        done = wait(self._running, left, FIRST_COMPLETED).done
-        ended = [(self._running[future], _row(future, self._running[future])) for future in done]
-        for future in done:
-            del self._running[future]
-        # Answers first: they tell how alone with its limit a request was.
-        return sorted(ended, key=lambda pair: pair[1].error is not None)
+        return sorted(wait(self._running, left, FIRST_COMPLETED).done, key=_place)
 
     def _goes_again(self, job: _Job, error: Exception | None) -> bool:
         """Whether a request only came too early; then all others are held too."""
@@ -255,10 +290,155 @@ def _asked(error: Exception | None) -> float | None:
     return error.retry_after if isinstance(error, StatusError) and error.retryable else None
 
 
+def _place(future: Future[Row]) -> int:
+    """Answers first: they tell how alone with its limit a request was. What ends the batch last: no answer is lost."""
+    if future.cancelled() or isinstance(error := future.exception(), _ENDING):
+        return 2
+    return int(error is not None or future.result().error is not None)
+
+
 def _row(future: Future[Row], job: _Job) -> Row:
     try:
         return future.result()
-    except (BrokenExecutor, CancelledError):
+    except _ENDING:
         raise
     except Exception as error:
         return Row(custom_id=job.custom_id, error=error)
+
+
+class Sender:
+    """A client, and a token that ends its calls. Where one is unpickled it has the client that its process keeps, and
+    no token.
+
+    Args:
+        name: the batch's, by which other processes know their client again.
+    """
+
+    def __init__(self, name: str, client: Client, cancel: Cancel | None = None) -> None:
+        self._name = name
+        self._client = client
+        self._cancel = cancel
+
+    def __reduce__(self) -> tuple[Callable[[str, Client], Sender], tuple[str, Client]]:
+        return _kept_sender, (self._name, self._client)
+
+    def cancel(self) -> None:
+        """Ends the calls of this process."""
+        if self._cancel is not None:
+            self._cancel.cancel()
+
+    def send(self, custom_id: str, request: Request) -> Row:
+        """Asks, and waits for the whole answer."""
+        try:
+            body = _body(request)
+            messages, arguments = body["messages"], _arguments(body)
+            if body.get("stream") is False:
+                whole = self._client.complete(messages, stream=False, cancel=self._cancel, **arguments)
+                return Row(custom_id=custom_id, completion=whole)
+            with self._client.stream(messages, cancel=self._cancel, **arguments) as stream:
+                for _ in stream:
+                    pass
+                return Row(custom_id=custom_id, completion=stream.completion, request_id=stream.request_id)
+        except SvirError as error:
+            return Row(custom_id=custom_id, error=error, request_id=error.request_id)
+
+
+def _body(request: Request) -> Mapping[str, Any]:
+    """The body of a request in whichever form.
+
+    Source: OpenAI's API reference, "The request input object" of the batch API.
+    """
+    if not isinstance(request, Mapping) or "role" in request:
+        return {"messages": request}
+    _check(request, "method", ("POST",))
+    _check(request, "url", _PATHS)
+    custom_id = request.get("custom_id", "none")
+    if not isinstance(custom_id, str) or not custom_id:
+        raise RequestError(f"expected a string as the custom_id of a request, got {custom_id!r:.80}")
+    body = request.get("body")
+    if not isinstance(body, Mapping) or "messages" not in body:
+        raise RequestError("expected messages in the body of a request, got none")
+    return body
+
+
+def _check(request: Mapping[str, Any], name: str, values: tuple[str, ...]) -> None:
+    if (got := request.get(name, values[0])) not in values:
+        raise RequestError(f"expected {values[0]} as the {name} of a request, got {got!r:.80}")
+
+
+def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a body as `Client.stream` takes them: what svir does not know is sent as it stands."""
+    fields = {name: value for name, value in body.items() if name not in ("messages", "model", "stream")}
+    known = {name: value for name, value in fields.items() if name in Options.__optional_keys__}
+    extra = {name: value for name, value in fields.items() if name not in known}
+    return {"model": body.get("model"), "extra": extra, **known}
+
+
+# What a worker process keeps
+
+_KEPT = 8
+"""Clients that a process keeps, one per batch: those of batches that ended are closed by later ones."""
+
+_kept: dict[str, Client] = {}
+_keeping = threading.Lock()
+
+
+def _kept_sender(name: str, client: Client) -> Sender:
+    with _keeping:
+        kept = _kept.setdefault(name, client)
+        while len(_kept) > _KEPT:
+            _kept.pop(next(iter(_kept))).close()
+    return Sender(name, kept)
+
+
+class Pace:
+    """A window of requests that may run at once, and a gate that they all pass.
+
+    The window is halved when a server asks for a wait and grows by one with each window of answers, as TCP's does
+    (RFC 5681, 3.1): a limit that is met at 16 at once is met again at 16 at once.
+
+    Args:
+        width: how many at a time at most.
+        rate: how many per second at most.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, width: int, rate: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.width = width
+        self._window = float(width)
+        self._gap = 0.0 if rate is None else 1 / rate
+        self._clock = clock
+        self._next = self._slowed = clock()
+
+    @property
+    def window(self) -> int:
+        """How many may run at once."""
+        return int(self._window)
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next request may go out."""
+        return max(0.0, self._next - self._clock())
+
+    def sent(self) -> float:
+        """One goes out; returns when."""
+        now = self._clock()
+        self._next = max(self._next, now) + self._gap
+        return now
+
+    def hold(self, seconds: float, sent: float) -> None:
+        """Holds all that is to come.
+
+        Args:
+            sent: when the request went out that met the limit. Many meet one limit: those that were sent before the
+                last halving halve nothing.
+        """
+        now = self._clock()
+        self._next = max(self._next, now + seconds)
+        if sent >= self._slowed:
+            self._window = max(1.0, self._window / 2)
+            self._slowed = now
+
+    def answered(self) -> None:
+        """One was answered."""
+        self._window = min(float(self.width), self._window + 1 / self._window)

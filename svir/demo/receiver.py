@@ -1,7 +1,7 @@
-"""A server that takes photos and compares them byte for byte: `python -m svir.cli.receiver COUNT SIZE`.
+"""A server that receives photos and compares every byte: `python -m svir.demo.receiver COUNT SIZE`.
 
-It makes the photos that should come itself, and knows nothing of how the client reads or encodes them. Prints its URL,
-and once its standard input closes one JSON object with what it received. The first request brings the photos.
+It generates the expected photos itself, and does not depend on how the client reads or encodes them. Prints its URL,
+and one JSON object with what it received once its standard input closes. The first request has the photos.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OPENING = b'"data:image/jpeg;base64,'
 
 
 class Inspection:
-    """A request's body as it passes: the photos are decoded and forgotten, what stands between them is kept."""
+    """The body of a request, block by block: photos are decoded and hashed, the text between them is kept."""
 
     def __init__(self) -> None:
         self.digests: list[str] = []
@@ -35,10 +35,10 @@ class Inspection:
             pass
 
     def _seek(self) -> bool:
-        """Passes over what is no photo; whether one begins."""
+        """Skips what is no photo; returns whether one begins."""
         before, opening, after = self._pending.partition(_OPENING)
         if not opening:
-            # The last bytes may be the first ones of an opening.
+            # The last bytes may be the start of an opening.
             cut = max(0, len(before) - len(_OPENING) + 1)
             self._rest += before[:cut]
             self._pending = before[cut:]
@@ -49,7 +49,7 @@ class Inspection:
         return True
 
     def _decode(self) -> bool:
-        """Decodes what is there of a photo; whether it ended."""
+        """Decodes the received part of a photo; returns whether it is complete."""
         coded, quote, after = self._pending.partition(b'"')
         whole = len(coded) if quote else len(coded) // 4 * 4
         data = a2b_base64(coded[:whole], strict_mode=True)
@@ -62,7 +62,7 @@ class Inspection:
         return bool(quote)
 
     def content(self) -> Any:
-        """What the user's message holds, the photos' data taken out."""
+        """The content of the user's message, without the data of the photos."""
         return json.loads(self._rest + self._pending)["messages"][-1]["content"]
 
 
@@ -73,11 +73,11 @@ class Receiver:
         self._expected = [photos.digest(number, size) for number in range(count)]
         self._inspections: dict[Request, Inspection] = {}
 
-    def take(self, request: Request, block: memoryview, /) -> None:
+    def on_body(self, request: Request, block: memoryview, /) -> None:
         self._inspections.setdefault(request, Inspection()).feed(block)
 
     def answer(self, request: Request, /) -> bytes:
-        """A stream that says what arrived."""
+        """A stream that reports what arrived."""
         inspection = self._inspections[request]
         content = inspection.content()
         if isinstance(content, str):
@@ -92,7 +92,7 @@ class Receiver:
         return _stream(f"{len(found)} photos, {inspection.bytes:,} bytes, {verdict}.")
 
     def report(self, server: ReplayServer, /) -> dict[str, Any]:
-        """What came, for the program that started this one."""
+        """What was received, for the program that started this one."""
         first = server.requests[0]
         inspection = self._inspections[first]
         return {
@@ -114,7 +114,7 @@ def _stream(text: str) -> bytes:
 
 def _main() -> None:
     receiver = Receiver(*map(int, sys.argv[1:]))
-    with ReplayServer(receiver.answer, on_body=receiver.take) as server:
+    with ReplayServer(receiver.answer, on_body=receiver.on_body) as server:
         print(server.url, flush=True)
         sys.stdin.buffer.read()
     print(json.dumps(receiver.report(server)))
