@@ -188,7 +188,10 @@ class Client:
             return
         # Raised out here, where no variable holds a secret that a traceback would keep.
         del self, base_url, api_key, headers, query, proxy
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure
 
     def _set(self, given: Mapping[str, Any], /) -> None:
         """Takes arguments over, once they are known to be right.
@@ -248,7 +251,10 @@ class Client:
             self._pool.join(other)
             return other
         del changes
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure
 
     __replace__ = replace
 
@@ -426,7 +432,10 @@ class Client:
             exchange.leave()
             return listed
         exchange.failed(failure)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # its traceback keeps this frame, and the client with it
 
     # What all ways to ask share
 
@@ -487,7 +496,10 @@ class Client:
         else:
             return Stream(exchange)
         exchange.failed(failure)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # its traceback keeps this frame, and the client with it
 
     def _all_headers(self) -> Headers:
         headers = Headers({"User-Agent": "svir", "Accept-Encoding": "identity", **self._headers})

@@ -145,9 +145,8 @@ def decoded(text: str | bytes, type: Any, /, *, wrapper: str = "") -> Any:
         except ValidationError:
             raise misfit from None
     finally:
-        del (
-            misfit
-        )  # it holds this frame, and every caller's: the client and its connections would wait for a collection
+        # It holds this frame, and every caller's: the client and its connections would wait for a collection.
+        del misfit
 
 
 def _without_nulls(data: Any, type: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from types import TracebackType
@@ -58,8 +59,8 @@ class Stream:
         self._exchange = exchange
         self._events = _events(exchange)
         self._read = False
-        self._over: BaseException | None = None
-        """Why there are no more events, unless the answer came to its end."""
+        self._over: SvirError | None = None
+        """Why there are no more events, unless the answer came to its end; never the very error that was raised."""
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -71,15 +72,16 @@ class Stream:
         except StopIteration:
             if self._over is None:
                 raise
-            failure: BaseException = self._over
+            failure = copy.copy(self._over)
         except SvirError as error:
-            failure = self._over = self._over or error
+            failure = error if self._over is None else copy.copy(self._over)
             self._exchange.failed(failure)
+            self._over = copy.copy(failure)
         except ValueError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 self._broke_off(error)
                 raise
-            failure = self._over or RequestError("another thread is reading this stream")
+            failure = copy.copy(self._over) or RequestError("another thread is reading this stream")
         except BaseException as error:
             self._broke_off(error)
             raise
@@ -87,12 +89,16 @@ class Stream:
             if self._over is None:
                 return event
             # Another thread closed the stream while this one read on.
-            failure = self._over
+            failure = copy.copy(self._over)
             with contextlib.suppress(ValueError):  # it is still at it
                 self._events.close()
             self._exchange.failed(failure)
         # Raised out here, with no frame of those in which it came about: their locals hold what the server said.
-        raise failure.with_traceback(None)
+        # Neither this frame nor the stream keeps it: its traceback keeps both, and they would wait for the collector.
+        try:
+            raise failure.with_traceback(None)
+        finally:
+            del failure
 
     def _broke_off(self, error: BaseException) -> None:
         """A callback or a signal handler raised: a second loop must not look like a whole answer."""

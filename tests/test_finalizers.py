@@ -4,19 +4,20 @@ import gc
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from answers import DONE, HELLO, chunk
 from certificates import client_tls, server_tls
 from children import python
-from faulty import SOON, client_of, failing, over_both, stream_of
+from faulty import ONCE, SOON, client_of, failing, over_both, stream_of
 
 import svir
-from svir.testing import Answer, ReplayServer
-from svir.testing.faults import Stall, Take
+from svir.testing import Answer, FaultServer, ReplayServer
+from svir.testing.faults import Script, Stall, Take
 
 ANSWER = chunk("a") + chunk("b") + chunk("c", "stop") + DONE
 
@@ -229,3 +230,36 @@ def test_a_stream_may_be_dropped_by_another_thread_than_its_own() -> None:
             assert server.wait_closed(number, timeout=SOON)
             assert client.complete("hi").text == "abc"
             assert server.requests[-1].connection == number + 1
+
+
+# What is left to the collector: nothing
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.complete("hi"),
+        lambda client: client.complete("hi", stream=False),
+        lambda client: list(client.stream("hi")),
+        svir.Client.models,
+    ],
+    ids=["complete", "document", "stream", "models"],
+)
+@pytest.mark.parametrize("script", [[Take(), Answer(b"no", status=500)], [Take(), stream_of("a")], []])
+def test_a_call_that_failed_keeps_its_client_no_longer_than_its_error_lives(script: Script, ask: Any) -> None:
+    with FaultServer(script) as server, without_collector():
+        client = svir.Client(server.url, retry=ONCE)
+        gone = weakref.ref(client)
+        with suppress(svir.SvirError):
+            ask(client)
+        del client
+        assert gone() is None
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
