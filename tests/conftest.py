@@ -10,6 +10,7 @@ import pytest
 
 platforms.install()  # before anything imports svir
 
+from deselection import Deselection  # noqa: E402
 from faulty import descriptors  # noqa: E402
 from handles import PHOTO  # noqa: E402
 
@@ -21,7 +22,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_configure(config: pytest.Config) -> None:
     if platforms.simulated():
-        config.pluginmanager.register(platforms.Deselection())
+        config.pluginmanager.register(Deselection())
 
 
 @pytest.fixture(autouse=True)

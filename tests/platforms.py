@@ -4,8 +4,7 @@ svir, and urllib3 below it, see modules that lack what that system lacks, and ha
 tests, pytest and the standard library keep the machine that they run on. What is simulated is which names are there,
 and not how another kernel behaves.
 
-Tests that are by nature Unix carry the marker `unix`, those that need Linux `linux`, each with the reason. They are
-deselected where they cannot hold, and so are the files whose subject knows no system; the summary says what and why.
+Which tests run there: `deselection.py`.
 """
 
 import builtins
@@ -15,17 +14,13 @@ import os
 import socket
 import struct
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    import pytest
+from typing import Any, NamedTuple
 
 _SIMULATED = ("svir", "urllib3")
 
@@ -101,13 +96,6 @@ SYSTEMS = {
     ),
 }
 
-# Whose subject is bytes and values alone: no socket, no file, no process, and minutes of cuts.
-ALIKE = [
-    *("test_answer_bounds.py", "test_any_body.py", "test_body.py", "test_carriers.py", "test_framing.py"),
-    *("test_odd_values.py", "test_overflow.py", "test_parse.py", "test_pydantic_types.py", "test_reader.py"),
-    *("test_schema.py", "test_sse.py", "test_streams.py", "test_template.py", "test_turn.py"),
-]
-
 
 class _Module(ModuleType):
     """A module as a system has it."""
@@ -122,16 +110,10 @@ class _Module(ModuleType):
         return getattr(self._real, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self._own or any(fnmatchcase(name, pattern) for pattern in self._lacks):
-            vars(self)[name] = value
+        if self.__name__ == "sys" and name not in self._own:
+            setattr(self._real, name, value)  # a hook, or an output, that svir sets for the process
         else:
-            setattr(self._real, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if name in vars(self):
-            del vars(self)[name]
-        else:
-            delattr(self._real, name)
+            super().__setattr__(name, value)  # a test's
 
 
 class _Finder(MetaPathFinder):
@@ -205,31 +187,3 @@ def install() -> None:
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     paths = [str(Path(__file__).parent / "simulated"), *filter(None, before)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-
-
-class Deselection:
-    """The part of pytest's plugin that leaves out what cannot hold on the simulated system."""
-
-    def __init__(self) -> None:
-        self._why: Counter[str] = Counter()
-
-    def pytest_collection_modifyitems(self, config: "pytest.Config", items: "list[pytest.Item]") -> None:
-        why = [next(_reasons(item), None) for item in items]
-        out = [item for item, reason in zip(items, why, strict=True) if reason is not None]
-        if out:
-            self._why.update(filter(None, why))
-            config.hook.pytest_deselected(items=out)
-            items[:] = [item for item, reason in zip(items, why, strict=True) if reason is None]
-
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        for reason, count in sorted(self._why.items()):
-            terminalreporter.write_line(f"as {simulated()}: {count} left out: {reason}")
-
-
-def _reasons(item: "pytest.Item") -> Iterator[str]:
-    """Why a test is not run on the simulated system."""
-    if item.path.name in ALIKE:
-        yield "bytes and values, which know no system"
-    for marker in ("linux", "unix") if simulated() == "windows" else ("linux",):
-        if found := item.get_closest_marker(marker):
-            yield f"{marker}: {found.args[0]}"

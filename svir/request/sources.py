@@ -422,7 +422,7 @@ class Folder:
 
     def __init__(self, path: Path, /) -> None:
         try:
-            self.path: Path = path.resolve()
+            self.path: Path = path.resolve(strict=True)  # where it cannot be opened, it is there all the same
             self._descriptor = os.open(self.path, _STEP) if _OPENS_BELOW else _CLOSED
         except OSError as error:
             raise SourceError(f"expected a folder that can be opened, got {words_of(error)}: {path}") from error
