@@ -66,7 +66,7 @@ class Run:
     __slots__ = ("_event", "_pieces", "events")
 
     def __init__(self, events: bytes, event: _Event) -> None:
-        self.events = events
+        self.events: bytes = events
         self._event = event
         self._pieces: list[bytes] | None = None
 
@@ -206,8 +206,8 @@ class _Event:
     """The event under construction."""
 
     def __init__(self, limit: int, is_last: Test, is_whole: Test) -> None:
-        self.open = False
-        self.size = 0
+        self.open: bool = False
+        self.size: int = 0
         self._limit = limit
         self._is_last = is_last
         self._is_whole = is_whole

@@ -155,10 +155,13 @@ class Turn:
         self._timings: dict[str, Any] | None = None
         # How much, and when
         self._metrics = metrics
-        self.events = self.keepalives = self.chunks = self.bytes = 0
+        self.events: int = 0
+        self.keepalives: int = 0
+        self.chunks: int = 0
+        self.bytes: int = 0
         self.shown: int = 0
         """Chunks that showed something."""
-        self.now = started
+        self.now: float = started
         """When the last bytes came."""
         self.first_byte: float | None = None
         self._started = started

@@ -545,7 +545,7 @@ class Handle:
             if isinstance(handle.read(0), str):
                 raise SourceError(f"expected a binary handle, got one in text mode: {self.name}")
             self._handle = handle if _can_seek(handle) else self._spool(handle, closing)
-            self.start = self._handle.tell()
+            self.start: int = self._handle.tell()
             self.size: int = max(0, self._end() - self.start)
         closing.callback(self._put_back)
 

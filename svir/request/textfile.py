@@ -61,7 +61,7 @@ class Passage(Leaf):
 
     def __init__(self, pieces: Iterable[str | TextFile], /) -> None:
         self.pieces: tuple[str | TextFile, ...] = tuple(pieces)
-        self.text = "\n\n".join(piece for piece in self.pieces if isinstance(piece, str))
+        self.text: str = "\n\n".join(piece for piece in self.pieces if isinstance(piece, str))
 
     def __repr__(self) -> str:
         files = (repr(piece) for piece in self.pieces if isinstance(piece, TextFile))

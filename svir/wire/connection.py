@@ -513,6 +513,8 @@ class TLSConnection(Connection, HTTPSConnection):  # pyright: ignore
     """The same over TLS."""
 
     sock: Any
+    ssl_context: Any
+    proxy_config: Any
 
     def connect(self) -> None:
         if self.deadline.slice(None) is not None:
