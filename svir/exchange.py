@@ -17,7 +17,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from http import HTTPStatus
 from itertools import count
 from typing import Any
 
@@ -44,6 +43,7 @@ from .request.body import Body
 from .request.sources import Sources
 from .settings import Cancel, Limits, Retry, Timeout
 from .wire.address import Query, without_query
+from .wire.connection import Connection
 from .wire.deadline import Deadline
 from .wire.headers import Headers, distinct, is_secret
 from .wire.pool import Pool
@@ -65,14 +65,12 @@ _PERHAPS_JSON = r"\A\Z|json|\Atext/plain\Z|octet-stream"
 
 _ADVICE = {"true": True, "false": False}
 """What `x-should-retry` says (OpenAI)."""
-_MISPLACED = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
-"""What may mean that the base URL is a wrong one."""
 
 _calls = count(1)
 
 
 class Hooks(Struct, frozen=True):
-    """What the caller wants to hear of."""
+    """The callbacks of a caller."""
 
     on_request: Callable[[RequestInfo], object] | None = None
     on_response: Callable[[ResponseInfo], object] | None = None
@@ -256,7 +254,7 @@ class Exchange:
     def failed(self, error: BaseException, /) -> None:
         """The call is over, and this is why. What leaves svir afterwards is fit to be seen: no secret is in it."""
         self.leave()
-        self._cleaned(error)
+        self._clean(error)
         self._report(error, again=False)
 
     def given_up(self) -> None:
@@ -336,7 +334,7 @@ class Exchange:
             fields = {name: value for name, value in fields.items() if name not in self._left_out}
         return Body(fields, self._sources)
 
-    def _upload(self, connection: Any, body: Body | None) -> None:
+    def _upload(self, connection: Connection, body: Body | None) -> None:
         sent = 0
         for block in (b"",) if body is None else body:
             if not connection.write(block):
@@ -388,11 +386,11 @@ class Exchange:
     def _hint(self, status: int) -> str:
         """What the caller may have set wrong, where a status may mean that."""
         settings, address = self._settings, self._settings.pool.address
-        if status in _MISPLACED:
+        if failure.is_misplaced(status):
             other = address.other(self._path)
             suggestion = f"; {'without' if address.has_v1 else 'with'} /v1 it would be {other}" if other else ""
             return f" (asked {self._url()}{suggestion})"
-        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and address.proxy is not None:
+        if failure.is_denial_of_proxy(status) and address.proxy is not None:
             return f" ({address.proxy})"
         if not failure.is_denial(status):
             return ""
@@ -409,7 +407,7 @@ class Exchange:
 
     def _again(self, error: SvirError) -> None:
         """Waits until the request may be sent again; raises the error when it may not."""
-        self._cleaned(error)
+        self._clean(error)
         if self._leaner(error):
             self._report(error, again=True)
             return
@@ -450,7 +448,7 @@ class Exchange:
         """Where the request goes, without the secrets of its query."""
         return self._settings.pool.address.url(self._path) + self._settings.query.shown
 
-    def _cleaned(self, error: BaseException) -> None:
+    def _clean(self, error: BaseException) -> None:
         if isinstance(error, SvirError):
             self._settings.pool.conceal(error, self._sent_headers, self._settings.query.secrets())
 

@@ -144,6 +144,18 @@ def test_a_tunnel_through_a_proxy_is_a_connection_like_any_other(over: str) -> N
 
 
 @pytest.mark.parametrize("over", ["http", "https"])
+def test_the_first_request_through_a_tunnel_may_be_a_large_one(over: str) -> None:
+    """The tickets of TLS come while it is sent, and are no answer to wait for."""
+    proxy_tls = server_tls() if over == "https" else None
+    context = client_tls("IP:127.0.0.1", NAME)
+    limits = svir.Timeout(idle=SOON)
+    with ReplayServer(HELLO, tls=server_tls(NAME)) as server, TunnelProxy(server.url, tls=proxy_tls) as proxy:
+        with client_of("https://example.invalid", proxy=proxy.url, ssl_context=context, timeout=limits) as client:
+            assert client.complete(svir.user("?", PHOTO)).text == "Hello, world"
+    assert server.requests[0].complete
+
+
+@pytest.mark.parametrize("over", ["http", "https"])
 def test_a_stream_through_a_tunnel_can_be_ended(over: str) -> None:
     proxy_tls = server_tls() if over == "https" else None
     context = client_tls("IP:127.0.0.1", NAME)

@@ -512,6 +512,16 @@ def is_denial(status: int) -> bool:
     return status in _DENIED
 
 
+def is_denial_of_proxy(status: int) -> bool:
+    """Whether a status is about the password of a proxy."""
+    return status == 407
+
+
+def is_misplaced(status: int) -> bool:
+    """Whether a status may mean that the base URL is a wrong one."""
+    return status in (404, 405)
+
+
 def is_about_fields(error: SvirError) -> bool:
     """Whether a request was rejected for what stands in it, so that one without a field may be taken."""
     return type(error) in (RejectedError, StreamRejectedError) and getattr(error, "status", None) in (400, 422)

@@ -27,8 +27,8 @@ import socket
 import ssl
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -70,9 +70,6 @@ _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _AT_ONCE = 2 * 65_483
 """Bytes of a head and a first block that are joined: as many as two of the largest segments of Linux's loopback."""
-
-_BARE = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-_BARE.check_hostname = False  # nothing is ever sent by it
 
 _FAULTS = (OSError, HTTPError, http.client.HTTPException, UnicodeError)
 """What urllib3 and the standard library raise for a connection that cannot be made."""
@@ -118,17 +115,18 @@ class Refusal(NamedTuple):
 class Connection(HTTPConnection):
     """A connection over TCP.
 
+    Args:
+        silent: the addresses that did not answer lately.
+        way: what messages add where a proxy is on the way.
+        options: see `urllib3.connection.HTTPConnection`.
+
     Attributes:
         deadline: that of the call which uses the connection.
         reused: whether it was kept from an earlier call.
         answered: whether a byte of the answer came.
-        silent: the addresses that did not answer lately.
-        way: what messages add where a proxy is on the way.
     """
 
     deadline: Deadline
-    silent: Silent = Silent(time.monotonic)
-    way: str = ""
     reused: bool = False
     answered: bool = False
     _standing = False
@@ -144,6 +142,11 @@ class Connection(HTTPConnection):
     _set: float | None = -1.0
     """The timeout that the socket has."""
     _refusal: Refusal | None = None
+
+    def __init__(self, host: str, port: int, /, *, silent: Silent, way: str = "", **options: Any) -> None:
+        super().__init__(host, port, **options)
+        self._silent = silent
+        self._way = way
 
     # Connecting
 
@@ -172,7 +175,7 @@ class Connection(HTTPConnection):
             return
         self.close()
         if isinstance(failure, ConnectError | TimedOut):
-            failure.args = (f"{failure}{self.way}",)
+            failure.args = (f"{failure}{self._way}",)
         raise failure
 
     def _unconnected(self: Any, error: Exception, place: str) -> SvirError:
@@ -203,7 +206,7 @@ class Connection(HTTPConnection):
             raise ConnectError(f"no address for {self.host}: {words_of(error)}") from error
         deadline.enter("connect", deadline.timeout.connect)
         failure: OSError | None = None
-        for place, (family, kind, protocol, _, address) in enumerate(self.silent.last(found)):
+        for place, (family, kind, protocol, _, address) in enumerate(self._silent.last(found)):
             try:
                 sock = _connected(socket.socket(family, kind, protocol), address, deadline, len(found) - place)
             except SvirError:
@@ -211,7 +214,7 @@ class Connection(HTTPConnection):
             except OSError as error:
                 failure = error
                 if error.errno in _SILENT:
-                    self.silent.add(address)
+                    self._silent.add(address)
             else:
                 self._ear = _ear(sock)
                 return sock
@@ -341,7 +344,8 @@ class Connection(HTTPConnection):
             self.deadline.enter("send", self.deadline.timeout.idle)
 
     def _send_inside(self: Any, data: bytes) -> bool:
-        """TLS inside of TLS knows no sending without waiting: an early answer is noticed between two blocks only."""
+        """TLS inside of TLS knows no sending without waiting: an early answer is read once everything was sent, or the
+        connection breaks."""
         for start in range(0, len(data), BLOCK):
             try:
                 self._timed(self.deadline.remaining())
@@ -357,8 +361,9 @@ class Connection(HTTPConnection):
         return True
 
     def _heard(self: Any) -> bool:
-        """Whether the server answers, or leaves, while it should be listening. What it says is kept."""
-        if not self._ear.poll(0):
+        """Whether the server answers, or leaves, while it should be listening. What it says is kept. Inside of TLS
+        nobody can look without waiting: what came may be a ticket."""
+        if not isinstance(self.sock, socket.socket) or not self._ear.poll(0):
             return False
         try:
             said = self.sock.recv(BLOCK)
@@ -423,7 +428,7 @@ class Connection(HTTPConnection):
         if _is_timeout(error):
             return self.deadline.expired()
         said = words_of(error)
-        failure: SvirError = ConnectError(f"no answer: {said}{self.way}")
+        failure: SvirError = ConnectError(f"no answer: {said}{self._way}")
         if self._in_body:
             failure = TruncatedError(f"the answer broke off: {said}")
         failure.__cause__ = error
@@ -444,7 +449,7 @@ class Connection(HTTPConnection):
             block = self.receive()
             if not block:
                 after = f" after {size} bytes" if size or head.began else ""
-                raise ConnectError(f"the server ended the connection without an answer{after}{self.way}")
+                raise ConnectError(f"the server ended the connection without an answer{after}{self._way}")
             self.answered = True
             size += len(block)
             head.feed(block)
@@ -552,7 +557,7 @@ class TLSConnection(Connection, HTTPSConnection):  # pyright: ignore
         # OpenSSL notes an error for the thread, CPython 3.14 leaves it there, and the next connection that this thread
         # reads would get it. A new TLS object clears the note.
         if sys.version_info >= (3, 14):
-            _BARE.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO())
+            _unused().wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO())
 
     def _unguard(self) -> None:
         guard = self.__dict__.pop("_guard", None)
@@ -563,6 +568,14 @@ class TLSConnection(Connection, HTTPSConnection):  # pyright: ignore
     def _tunnel(self) -> None:
         super()._tunnel()
         self.sock.settimeout(self.deadline.remaining())  # for the handshake
+
+
+@cache
+def _unused() -> ssl.SSLContext:
+    """A context by which nothing is ever sent."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    return context
 
 
 def _connected(sock: socket.socket, address: Any, deadline: Deadline, addresses: int) -> socket.socket:

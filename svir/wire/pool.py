@@ -141,9 +141,10 @@ class Pool:
         return None
 
     def _new(self) -> Connection:
-        options: dict[str, Any] = {"timeout": 0.0}
+        options: dict[str, Any] = {"timeout": 0.0, "silent": self._silent}
         host, port = self._host, self._port
         if self._proxy is not None:
+            options["way"] = f" (through {self.address.proxy})"
             options["proxy"] = self._proxy
             # One context for both: a proxy behind TLS is verified as the server is.
             options["proxy_config"] = ProxyConfig(self._tls, False, None, None)
@@ -154,8 +155,6 @@ class Pool:
             connection = TLSConnection(host, port, ssl_context=self._tls, **options)
         else:
             connection = Connection(host, port, **options)
-        connection.silent = self._silent
-        connection.way = f" (through {self.address.proxy})" if self.address.proxy is not None else ""
         if self._proxy is not None and self._encrypted:
             proxy = self.address.proxy
             headers = proxy.headers if proxy is not None else {}
