@@ -3,7 +3,6 @@
 import copy
 import gc
 import pickle
-import ssl
 import sys
 import threading
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from answers import HELLO, chunk
+from certificates import client_tls, server_tls
 from faulty import ONCE, client_of, kept
 from reach import places
 
@@ -325,5 +325,9 @@ def test_a_denial_by_the_server_of_the_environment_says_only_that_no_key_was_sen
     assert str(caught.value) == "the server answered 401: no (no key was sent)"
 
 
-def test_a_context_of_ones_own_is_taken() -> None:
-    svir.Client(HERE, ssl_context=ssl.create_default_context(), max_connections=0)
+def test_a_context_of_ones_own_and_no_kept_connection_are_taken() -> None:
+    with ReplayServer(HELLO, tls=server_tls()) as server:
+        with svir.Client(server.url, ssl_context=client_tls(), max_connections=0) as client:
+            for _ in range(2):
+                assert client.complete("hi").text == "Hello, world"
+        assert server.connections == 2

@@ -79,7 +79,7 @@ class Sources:
         self._open: dict[object, tuple[object, Source]] = {}
         self._buffer = _NO_BUFFER
         self._spool: IO[bytes] | None = None
-        self._told: dict[int, object] = {}
+        self._mentioned: dict[int, object] = {}
 
     def __enter__(self) -> Sources:
         return self
@@ -89,7 +89,7 @@ class Sources:
 
     def close(self) -> None:
         self._open.clear()
-        self._told.clear()
+        self._mentioned.clear()
         self._buffer = _NO_BUFFER  # a stream may live on for minutes
         self._spool = None
         if self._closing is not None:
@@ -145,8 +145,8 @@ class Sources:
 
     def is_first_mention(self, about: object, /) -> bool:
         """Whether something is asked about for the first time: a request is written anew for each try."""
-        is_first = id(about) not in self._told
-        self._told[id(about)] = about
+        is_first = id(about) not in self._mentioned
+        self._mentioned[id(about)] = about
         return is_first
 
     def _closed_later(self) -> ExitStack:
