@@ -47,7 +47,8 @@ def test_the_shortest_script_has_at_most_eight_lines() -> None:
 
 def test_every_test_that_keeps_a_promise_is_there() -> None:
     named = set(re.findall(r"`(test_\w+)`", README))
-    defined = {name for path in PROJECT.glob("tests/*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}
+    files = PROJECT.glob("tests/**/*.py")
+    defined = {name for path in files for name in re.findall(r"def (test_\w+)", path.read_text())}
     assert len(named) >= 20
     assert named <= defined
 

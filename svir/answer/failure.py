@@ -668,8 +668,8 @@ _OVERFLOWS = _keys(
 )
 
 # The wordings share a prompt, an input or a context, a length or tokens, and a limit that is passed, all within one
-# sentence. The patterns are as loose as the sentences about other limits allow (`OTHERS` in tests/test_overflow.py), so
-# that a new server's wording has a fair chance.
+# sentence. The patterns are as loose as the sentences about other limits allow (`OTHERS` in
+# tests/answer/test_overflow.py), so that a new server's wording has a fair chance.
 _CONTEXT = r"context[ _-]?(?:length|limit|window|size|budget)s?"
 _PROMPT = r"\b(?:prompts?|inputs?|prompt_tokens|input_tokens|messages?|conversation|(?:chat )?history|context)\b"
 _PASSED = r"(?:exceed\w*|(?:greater|longer|larger|bigger|more) than|beyond|overflow\w*)"

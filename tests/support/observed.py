@@ -13,7 +13,7 @@ import reader
 import svir
 from svir.answer.reader import Reader
 
-STREAMS = Path(__file__).parent / "streams"
+STREAMS = Path(__file__).parent.parent / "streams"
 
 
 def cases() -> list[Path]:

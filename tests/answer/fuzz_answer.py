@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of the answer arm: `python tests/fuzz_answer.py -max_total_time=60`.
+"""Coverage-guided fuzzing of the answer arm: `python tests/answer/fuzz_answer.py -max_total_time=60`.
 
 It takes libFuzzer's options. It begins with the recorded answers, tries what they lead to, and ends at the first bytes
 that break a property, with the case that they stand for, a traceback, and the name of a file that holds them; given

@@ -12,7 +12,7 @@ from commands import environment
 
 import svir
 
-STREAMS = Path(__file__).parent / "streams"
+STREAMS = Path(__file__).parent.parent / "streams"
 PROJECT = Path(svir.__file__).parent.parent
 
 TESTS = """

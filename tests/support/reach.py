@@ -8,7 +8,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parent.parent
 
 _PLAIN = (int, float, complex, bool, type(None), type)
 

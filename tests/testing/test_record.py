@@ -16,7 +16,7 @@ import svir
 from svir.testing import Answer, FaultServer, ReplayServer, faults
 from svir.testing.record import RecordingProxy
 
-STREAMS = Path(__file__).parent / "streams"
+STREAMS = Path(__file__).parent.parent / "streams"
 KEY = "the-marker-that-must-not-be-seen"
 
 DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).parent
+SUPPORT = Path(__file__).parent
 
 # What hangs is told with every stack, before the parent would only say that it was late.
 _GUARDED = """
@@ -24,7 +24,8 @@ def python(program: str, *arguments: object, seconds: float = 60.0) -> str:
         seconds: after which it hangs.
     """
     command = [sys.executable, "-c", _GUARDED.format(seconds=seconds) + program, *map(str, arguments)]
-    paths = [str(TESTS.parent), str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = Path(sys._getframe(1).f_code.co_filename).parent  # a test's program may use the names of its file
+    paths = [str(SUPPORT.parent.parent), str(SUPPORT), str(own), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     ran = subprocess.run(command, capture_output=True, text=True, timeout=4 * seconds, env=env)
     assert ran.returncode == 0, f"exit code {ran.returncode}\n{ran.stdout[-2000:]}\n{ran.stderr[-6000:]}"

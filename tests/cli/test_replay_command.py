@@ -5,7 +5,7 @@ from pathlib import Path
 
 from commands import run
 
-STREAMS = Path(__file__).parent / "streams"
+STREAMS = Path(__file__).parent.parent / "streams"
 
 
 def replay(*arguments: str) -> subprocess.CompletedProcess[str]:

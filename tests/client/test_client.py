@@ -12,7 +12,7 @@ from faulty import ONCE
 import svir
 from svir.testing import Answer, ReplayServer
 
-STREAMS = Path(__file__).parent / "streams"
+STREAMS = Path(__file__).parent.parent / "streams"
 
 
 def test_complete_gives_the_text_that_the_stream_gives() -> None:
