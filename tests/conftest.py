@@ -1,5 +1,7 @@
 """What all tests share."""
 
+import gc
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,8 @@ from handles import PHOTO  # noqa: E402
 
 import svir.answer.calls  # noqa: E402
 
+pytest_plugins = ["cuts"]
+
 # A test runner in the background of a shell ignores Ctrl-C, and so would every process that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -23,6 +27,24 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_configure(config: pytest.Config) -> None:
     if platforms.simulated():
         config.pluginmanager.register(Deselection())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`pytest -m fast`: everything that is not marked as slow."""
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            item.add_marker("fast")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Three workers for two processors with `-n auto`: half of the tests mostly wait, for a limit or a process."""
+    return max(2, (os.cpu_count() or 1) * 3 // 2)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the thousands of collected tests out of every garbage collection, which some tests ask for."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

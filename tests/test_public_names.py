@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import functools
 import importlib
 import inspect
 import re
@@ -52,18 +53,23 @@ def bases(kind: type) -> list[type]:
     return [base for base in kind.__mro__ if base.__module__.startswith("svir")]
 
 
+@functools.cache
 def source_of(kind: type) -> ast.ClassDef:
     """A class names the door that it is found at, and `inspect` looks no further."""
-    folder = Path(svir.__file__).parent
     part = kind.__module__.partition(".")[2].split(".")[0]
-    paths = (folder / part).rglob("*.py") if part in ("testing", "probe") else folder.rglob("*.py")
+    paths = (PACKAGE / part).rglob("*.py") if part in ("testing", "probe") else PACKAGE.rglob("*.py")
     (found,) = {
         ast.unparse(node): node
         for path in paths
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef) and node.name == kind.__name__ and is_of(node, kind)
+        for node in classes_in(path)
+        if node.name == kind.__name__ and is_of(node, kind)
     }.values()
     return found
+
+
+@functools.cache
+def classes_in(path: Path) -> list[ast.ClassDef]:
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
 
 
 def is_of(node: ast.ClassDef, kind: type) -> bool:

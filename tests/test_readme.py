@@ -14,6 +14,8 @@ from PIL import Image as Pillow
 import svir
 from svir.testing import Answer, ReplayServer
 
+pytestmark = pytest.mark.slow("runs whole programs")
+
 PROJECT = Path(__file__).parent.parent
 README = (PROJECT / "README.md").read_text()
 SCRIPTS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)

@@ -4,6 +4,7 @@ A case is a pair of files, `streams/<server>/<case>.http` and `.json`; a new one
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,12 @@ from observed import (
     name_of,
     outcome,
     recorded,
-    seeded_cuts,
     uncounted,
 )
 
 import svir
 from svir.exchange import JSON
 from svir.testing import ReplayServer
-
-ALL_CUTS_UP_TO = 4096
-SEEDED_CUTS = 300
 
 streams = pytest.mark.parametrize("path", list(filter(is_stream, cases())), ids=name_of)
 
@@ -80,11 +77,12 @@ def test_a_recorded_stream_is_the_same_byte_by_byte(path: Path) -> None:
     assert uncounted(bytewise[2].completion) == uncounted(whole[2].completion)
 
 
+@pytest.mark.slow("cuts each stream at many places")
 @streams
-def test_a_recorded_stream_is_the_same_at_every_cut(path: Path) -> None:
+def test_a_recorded_stream_is_the_same_at_every_cut(path: Path, cuts: Callable[[int], list[int]]) -> None:
     _, _, body, end = recorded(path)
     framed = end == "framed"
     whole = outcome(*heard(blocks_of(body, end), framed=framed)[:2])
     assert whole[0] or whole[1]
-    for cut in seeded_cuts(len(body), ALL_CUTS_UP_TO if len(body) <= ALL_CUTS_UP_TO else SEEDED_CUTS):
+    for cut in cuts(len(body)):
         assert outcome(*heard(blocks_of(body, end, [cut]), framed=framed)[:2]) == whole, f"cut at {cut}"

@@ -15,6 +15,8 @@ from answers import echo, whole
 import svir
 from svir.testing import Answer, ReplayServer, Request
 
+pytestmark = pytest.mark.slow("starts processes")
+
 distributed = pytest.importorskip("distributed")
 
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"

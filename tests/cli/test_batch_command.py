@@ -29,6 +29,8 @@ from svir.cli.meter import Meter
 from svir.request import sources
 from svir.testing import Answer, ReplayServer, Request
 
+pytestmark = pytest.mark.slow("starts processes")
+
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
 USAGE = {
     "prompt_tokens": 3,

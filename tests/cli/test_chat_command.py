@@ -15,7 +15,7 @@ from commands import closed_port, command, complaint, environment, exit_code, in
 
 from svir.testing import Answer, ReplayServer
 
-pytestmark = in_a_terminal
+pytestmark = [in_a_terminal, pytest.mark.slow("starts processes")]
 
 HELLO = stream({"content": "Hel"}, {"content": "lo"})
 THOUGHT = stream({"reasoning_content": "hm"}, {"content": "Yes"})

@@ -25,6 +25,8 @@ from svir import cli
 from svir.cli import terminal as svir_terminal
 from svir.testing import Answer, ReplayServer, Request
 
+pytestmark = pytest.mark.slow("starts processes")
+
 JPEG = b"\xff\xd8\xff\xe0 not much of a picture"
 KEY = "the-key-never-to-be-seen"
 

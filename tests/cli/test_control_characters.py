@@ -9,6 +9,8 @@ from commands import exit_code, in_a_terminal, in_terminal
 
 from svir.testing import Answer, ReplayServer, Request
 
+pytestmark = pytest.mark.slow("starts processes")
+
 EVIL = "A\x00\x07\x08\x1b]0;title\x1b\\\x1b[2J\x7f\x85\x9b31m\x9d\u202a\u202e\u2066\u2069Z"
 SHOWN = r"A\x00\x07\x08\x1b]0;title\x1b\\x1b[2J\x7f\x85\x9b31m\x9d\u202a\u202e\u2066\u2069Z"
 SAID = SHOWN.partition(r"\x85")[0]  # a blank in an error, which is one line

@@ -25,6 +25,8 @@ from svir.demo.cleanup import temporary_folder
 from svir.demo.receiver import Inspection
 from svir.testing import ReplayServer
 
+pytestmark = pytest.mark.slow("starts processes")
+
 WITHOUT = """
 import sys
 for name in {names}:

@@ -10,7 +10,7 @@ from commands import in_a_terminal, in_terminal, run
 
 from svir.testing import ReplayServer
 
-pytestmark = in_a_terminal
+pytestmark = [in_a_terminal, pytest.mark.slow("starts processes")]
 
 ANSWER = stream({"content": "Seen."})
 

@@ -23,6 +23,8 @@ from svir.probe.steps import red
 from svir.testing import Answer, ReplayServer
 from svir.testing.server import Request
 
+pytestmark = pytest.mark.slow("sends a server many requests")
+
 PROMPTS = probe.Prompts()
 USAGE = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
 

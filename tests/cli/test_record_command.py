@@ -13,6 +13,8 @@ from commands import command, environment, run
 import svir
 from svir.testing import Answer, ReplayServer
 
+pytestmark = pytest.mark.slow("starts processes")
+
 KEY = "the-marker-that-must-not-be-seen"
 
 

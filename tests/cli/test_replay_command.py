@@ -3,7 +3,10 @@
 import subprocess
 from pathlib import Path
 
+import pytest
 from commands import run
+
+pytestmark = pytest.mark.slow("starts processes")
 
 STREAMS = Path(__file__).parent.parent / "streams"
 

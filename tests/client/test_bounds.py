@@ -17,6 +17,8 @@ import svir
 from svir.testing import Answer, ReplayServer
 from svir.testing.faults import Script, Stall, Take, gzipped
 
+pytestmark = pytest.mark.slow("sends answers of many megabytes")
+
 KIB, MIB = 2**10, 2**20
 EVENT_STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

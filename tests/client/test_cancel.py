@@ -21,6 +21,8 @@ from svir.testing import Answer, FaultServer, ReplayServer
 from svir.testing.faults import Drip, Reset, Script, Stall, Take, full_backlog
 from svir.wire.deadline import Deadline
 
+pytestmark = pytest.mark.slow("waits until calls wait")
+
 LATE = svir.Timeout(connect=4 * SOON, first=4 * SOON, idle=4 * SOON)
 """Limits that a call passes only when nothing else ends it."""
 

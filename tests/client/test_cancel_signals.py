@@ -21,6 +21,8 @@ import svir
 from svir.testing import Answer, ReplayServer, Request
 from svir.testing.faults import Stall, Take, full_backlog
 
+pytestmark = pytest.mark.slow("starts processes")
+
 LATE = svir.Timeout(connect=4 * SOON, first=4 * SOON, idle=4 * SOON)
 
 

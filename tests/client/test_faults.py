@@ -44,6 +44,8 @@ from svir.testing.faults import (
 from svir.wire import connection
 from svir.wire.connection import Connection
 
+pytestmark = pytest.mark.slow("waits for time limits")
+
 LIMIT = 0.2
 LATE = 30.0
 WHOLE = "whole"

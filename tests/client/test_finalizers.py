@@ -19,6 +19,8 @@ import svir
 from svir.testing import Answer, FaultServer, ReplayServer
 from svir.testing.faults import Script, Stall, Take
 
+pytestmark = pytest.mark.slow("starts processes")
+
 ANSWER = chunk("a") + chunk("b") + chunk("c", "stop") + DONE
 
 

@@ -11,6 +11,8 @@ from faulty import OPENED, failing
 from svir.testing import Answer, ReplayServer, Request
 from svir.testing.faults import Stall, Take
 
+pytestmark = pytest.mark.slow("starts processes")
+
 pytest.importorskip("gevent")
 
 PATCHED = """

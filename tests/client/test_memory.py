@@ -18,6 +18,8 @@ from faulty import client_of, failing, over_both, stream_of
 import svir
 from svir.testing.faults import Script, Stall, Take
 
+pytestmark = pytest.mark.slow("starts processes")
+
 KIB, MIB = 2**10, 2**20
 WAITS: Script = [Take(), stream_of("a"), Stall()]
 STREAMS = 8

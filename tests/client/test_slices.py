@@ -19,6 +19,8 @@ from svir.testing import Answer, ReplayServer
 from svir.testing.faults import Drip, Script, Stall, Take, full_backlog
 from svir.wire import connection, deadline
 
+pytestmark = pytest.mark.slow("waits for time limits")
+
 SLICE = 0.05
 
 

@@ -17,6 +17,8 @@ import svir
 from svir.testing import Answer, ReplayServer
 from svir.testing.faults import Script, Stall, Take
 
+pytestmark = pytest.mark.slow("runs many threads")
+
 LIMITS = svir.Timeout(connect=SOON, first=SOON, idle=SOON)
 """A call that hangs is a `TimedOut`, and that is not what is expected."""
 

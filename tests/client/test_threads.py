@@ -25,6 +25,8 @@ from svir import errors, events
 from svir.testing import Answer, ReplayServer, Request
 from svir.testing.faults import Stall, Take
 
+pytestmark = pytest.mark.slow("runs many threads")
+
 
 def echo(request: Request) -> bytes:
     """The question, as three pieces of text."""

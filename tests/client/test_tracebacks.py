@@ -16,6 +16,8 @@ import svir
 from svir.testing import Answer, ReplayServer
 from svir.testing.faults import Drip, Reset, Script, Stall, Take, full_backlog, redirect
 
+pytestmark = pytest.mark.slow("waits for time limits")
+
 LIMIT = 0.15
 WORDS = (MARKER, OTHER, BASIC)
 SAID = f"Bearer {MARKER}; {OTHER}-1; {OTHER}-2".encode()

@@ -3,10 +3,13 @@
 import json
 import random
 
+import pytest
 from bodies import PIECES, Case, bytes_of, case_of, odd, recorded_cases
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from properties import assert_holds
+
+pytestmark = pytest.mark.slow("runs through many inputs")
 
 KINDS = st.sampled_from(["stream", "stream", "stream", "document", "models", "error"])
 SIZES = st.lists(st.integers(0, 255), max_size=7).map(tuple)

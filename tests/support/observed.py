@@ -1,7 +1,6 @@
 """What svir makes of a recorded answer, in the form of the `.json` beside it, so that the two can be compared."""
 
 import itertools
-import random
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -53,12 +52,6 @@ def blocks_of(body: bytes, end: str, cuts: Iterable[int] = ()) -> Iterator[bytes
         yield body[start:stop]
     if end == "broken":
         raise svir.TruncatedError("expected more of the answer, got the end of the recording")
-
-
-def seeded_cuts(size: int, count: int) -> list[int]:
-    """Every place to cut once, or `count` of them drawn with a fixed seed when there are more."""
-    places = range(1, size)
-    return list(places) if len(places) <= count else sorted(random.Random(size).sample(places, count))
 
 
 def outcome(events: list[svir.Event], error: Any) -> tuple[list[svir.Event], Any]:

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from commands import environment
 
 import svir
+
+pytestmark = pytest.mark.slow("starts processes")
 
 STREAMS = Path(__file__).parent.parent / "streams"
 PROJECT = Path(svir.__file__).parent.parent

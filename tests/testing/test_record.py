@@ -16,6 +16,8 @@ import svir
 from svir.testing import Answer, FaultServer, ReplayServer, faults
 from svir.testing.record import RecordingProxy
 
+pytestmark = pytest.mark.slow("records every stream")
+
 STREAMS = Path(__file__).parent.parent / "streams"
 KEY = "the-marker-that-must-not-be-seen"
 

@@ -12,6 +12,8 @@ from svir.testing import ReplayServer
 from svir.testing.faults import full_backlog
 from svir.wire import connection as connections
 
+pytestmark = pytest.mark.slow("waits for time limits")
+
 
 def test_an_address_that_does_not_answer_is_waited_for_by_the_first_connection_only(
     monkeypatch: pytest.MonkeyPatch,

@@ -19,6 +19,8 @@ from svir.testing.faults import Drip, Script, Stall, Take, full_backlog
 from svir.wire import connection as connections
 from svir.wire.deadline import Deadline
 
+pytestmark = pytest.mark.slow("waits for time limits")
+
 LIMIT = 0.3
 
 
