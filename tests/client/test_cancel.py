@@ -5,7 +5,7 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +15,7 @@ from answers import HELLO, chunk
 from certificates import client_tls, server_tls
 from faulty import OPENED, PHOTO, SOON, bounded, client_of, failing, nothing_left_behind, over_both, stream_of
 from urllib3.util import wait_for_read
+from waits import once_it_waits
 
 import svir
 from svir.testing import Answer, FaultServer, ReplayServer
@@ -25,18 +26,6 @@ pytestmark = pytest.mark.slow("waits until calls wait")
 
 LATE = svir.Timeout(connect=4 * SOON, first=4 * SOON, idle=4 * SOON)
 """Limits that a call passes only when nothing else ends it."""
-
-
-@contextmanager
-def soon(action: Callable[[], object]) -> Iterator[None]:
-    """Does something from another thread while the body most likely waits; it must hold too when it does not yet."""
-    timer = threading.Timer(0.1, action)
-    timer.start()
-    try:
-        with bounded():
-            yield
-    finally:
-        timer.join(SOON)
 
 
 # (name, script, request, the answer so far)
@@ -57,7 +46,7 @@ PHASES: list[tuple[str, Script, Any, str | None]] = [
 def test_a_token_frees_a_call(script: Script, request_: Any, so_far: str | None, tls: bool) -> None:
     cancel = svir.Cancel()
     with failing(script, tls=tls, timeout=LATE, limits=svir.Limits(error_wait=4 * SOON)) as (client, server):
-        with soon(cancel.cancel), pytest.raises(svir.Cancelled) as caught:
+        with once_it_waits(cancel.cancel), pytest.raises(svir.Cancelled) as caught:
             client.complete(request_, cancel=cancel)
         assert server.wait_closed(1)
     assert (caught.value.completion.text if caught.value.completion else None) == so_far
@@ -67,7 +56,7 @@ def test_a_token_frees_a_call(script: Script, request_: Any, so_far: str | None,
 def test_a_token_frees_a_call_that_reads_a_document(path: str) -> None:
     cancel = svir.Cancel()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
-    with failing([Take(), head, Stall()], timeout=LATE) as (client, _), soon(cancel.cancel):
+    with failing([Take(), head, Stall()], timeout=LATE) as (client, _), once_it_waits(cancel.cancel):
         with pytest.raises(svir.Cancelled):
             client.models(cancel=cancel) if path == "models" else client.complete("hi", stream=False, cancel=cancel)
 
@@ -76,7 +65,7 @@ def test_a_token_frees_a_call_that_reads_a_document(path: str) -> None:
 def test_a_token_frees_a_call_that_connects(scheme: str) -> None:
     cancel = svir.Cancel()
     with full_backlog() as url, client_of(url.replace("http:", f"{scheme}:"), timeout=LATE) as client:
-        with nothing_left_behind(), soon(cancel.cancel), pytest.raises(svir.Cancelled):
+        with nothing_left_behind(), once_it_waits(cancel.cancel), pytest.raises(svir.Cancelled):
             client.complete("hi", cancel=cancel)
 
 
@@ -98,7 +87,7 @@ def test_a_token_frees_a_call_in_the_moment_between_socket_and_connection(monkey
 def test_a_token_frees_a_call_in_its_handshake() -> None:
     cancel = svir.Cancel()
     with failing([Stall()]) as (_, server), client_of(server.url.replace("http:", "https:"), timeout=LATE) as client:
-        with nothing_left_behind(), soon(cancel.cancel), pytest.raises(svir.Cancelled):
+        with nothing_left_behind(), once_it_waits(cancel.cancel), pytest.raises(svir.Cancelled):
             client.complete("hi", cancel=cancel)
 
 
@@ -108,7 +97,7 @@ def test_a_token_frees_a_call_that_waits_for_a_tunnel() -> None:
         failing([Stall()]) as (_, proxy),
         client_of("https://example.invalid", proxy=proxy.url, timeout=LATE) as client,
     ):
-        with soon(cancel.cancel), pytest.raises(svir.Cancelled):
+        with once_it_waits(cancel.cancel), pytest.raises(svir.Cancelled):
             client.complete("hi", cancel=cancel)
 
 
@@ -116,7 +105,7 @@ def test_a_token_ends_the_wait_between_two_tries() -> None:
     cancel = svir.Cancel()
     busy = Answer.json({"error": {"message": "busy"}}, status=503)
     slow = svir.Retry(base=4 * SOON, cap=4 * SOON)
-    with ReplayServer(busy) as server, client_of(server.url, retry=slow) as client, soon(cancel.cancel):
+    with ReplayServer(busy) as server, client_of(server.url, retry=slow) as client, once_it_waits(cancel.cancel):
         with pytest.raises(svir.Cancelled):
             client.complete("hi", cancel=cancel)
     assert len(server.requests) == 1
@@ -189,11 +178,17 @@ def test_a_token_is_used_by_the_caller_between_two_events() -> None:
     assert caught.value.completion.text == "a"
 
 
+def all_of(pool: ThreadPoolExecutor) -> set[int]:
+    """The threads of a pool, once it has started all of them."""
+    started = {thread.ident for thread in pool._threads}
+    return {ident for ident in started if ident} if len(started) == pool._max_workers else set()
+
+
 def test_one_token_covers_many_calls_in_any_phase() -> None:
     cancel = svir.Cancel()
     scripts: list[Script] = [[Stall()], [Take(), Stall()], [Take(), OPENED, Stall()], [Take(), stream_of("a"), Stall()]]
     with failing(*scripts, timeout=LATE) as (client, _), full_backlog() as url, client_of(url, timeout=LATE) as stuck:
-        with ThreadPoolExecutor(8) as pool, soon(cancel.cancel):
+        with ThreadPoolExecutor(8) as pool, once_it_waits(cancel.cancel, threads=lambda: all_of(pool)):
             calls = [pool.submit(asked.complete, "hi", cancel=cancel) for asked in [client, stuck] * 4]
             for call in calls:
                 assert isinstance(call.exception(SOON), svir.Cancelled)
@@ -278,7 +273,7 @@ def test_a_stream_may_be_closed_while_another_thread_waits_for_it(tls: bool) -> 
     with must_end(tls) as (client, _):
         stream = client.stream("hi")
         assert [next(stream), next(stream)] == [svir.Text("a"), svir.Text("b")]
-        with soon(stream.close), pytest.raises(svir.Cancelled) as caught:
+        with once_it_waits(stream.close), pytest.raises(svir.Cancelled) as caught:
             next(stream)
         stream.close()
     assert caught.value.completion is not None
@@ -291,17 +286,16 @@ def test_a_signal_that_raises_ends_the_connection() -> None:
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
+    me = threading.get_ident()
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with must_end(False) as (client, _):
             stream = client.stream("hi")
             next(stream)
             next(stream)
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-            with bounded(), pytest.raises(KeyboardInterrupt):
+            with once_it_waits(lambda: signal.pthread_kill(me, signal.SIGALRM)), pytest.raises(KeyboardInterrupt):
                 next(stream)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
 
 

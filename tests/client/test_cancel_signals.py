@@ -1,7 +1,6 @@
 """A token may be used from a signal handler and from a finalizer, at any point; and it may have a parent."""
 
 import gc
-import random
 import signal
 import sys
 import threading
@@ -15,7 +14,8 @@ from typing import Any
 import pytest
 from answers import error, question, whole
 from children import python
-from faulty import OPENED, PHOTO, SOON, bounded, client_of, failing, stream_of
+from faulty import OPENED, PHOTO, SOON, client_of, failing, stream_of
+from waits import once_it_waits
 
 import svir
 from svir.testing import Answer, ReplayServer, Request
@@ -128,15 +128,13 @@ def test_a_signal_at_any_point_of_a_call_neither_blocks_nor_breaks_it(
 
 
 @contextmanager
-def after_a_moment(action: Callable[[], object], seconds: float) -> Iterator[None]:
-    """A signal that does something while the body most likely waits; it must hold too when it does not yet."""
+def in_a_handler_once_it_waits(action: Callable[[], object]) -> Iterator[None]:
+    me = threading.get_ident()
     before = signal.signal(signal.SIGALRM, lambda *_: action())
-    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        with bounded():
+        with once_it_waits(lambda: signal.pthread_kill(me, signal.SIGALRM)):
             yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
 
 
@@ -166,14 +164,11 @@ def stuck(phase: str) -> Iterator[tuple[svir.Client, Any]]:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_signal_handler_that_cancels_ends_the_call_in_every_phase(phase: str) -> None:
-    chance = random.Random(3)
-    with stuck(phase) as (client, asked):
-        for _ in range(5):
-            cancel = svir.Cancel()
-            with after_a_moment(cancel.cancel, 0.001 + chance.uniform(0.0, 0.1)):
-                with pytest.raises(svir.Cancelled):
-                    client.complete(asked, cancel=cancel)
-            assert cancel.cancelled
+    cancel = svir.Cancel()
+    with stuck(phase) as (client, asked), in_a_handler_once_it_waits(cancel.cancel):
+        with pytest.raises(svir.Cancelled):
+            client.complete(asked, cancel=cancel)
+    assert cancel.cancelled
 
 
 # A token with a parent
@@ -185,12 +180,9 @@ def test_a_parent_ends_the_calls_of_its_children_in_every_phase(phase: str, dept
     parent = cancel = svir.Cancel()
     for _ in range(depth):
         cancel = svir.Cancel(cancel)
-    timer = threading.Timer(0.1, parent.cancel)
-    with stuck(phase) as (client, asked), bounded():
-        timer.start()
+    with stuck(phase) as (client, asked), once_it_waits(parent.cancel):
         with pytest.raises(svir.Cancelled):
             client.complete(asked, cancel=cancel)
-    timer.join(SOON)
     assert cancel.cancelled
 
 

@@ -13,6 +13,7 @@ from answers import chunk
 from certificates import server_tls
 from faulty import PHOTO, SOON, client_of, failing, over_both, stream_of
 from test_cancel import LATE, PHASES
+from waits import once_it_waits
 
 import svir
 from svir.testing import Answer, ReplayServer
@@ -48,13 +49,9 @@ def ended_within_a_slice(action: Callable[[], object]) -> Iterator[None]:
         action()
         acted.append(time.monotonic())
 
-    timer = threading.Timer(0.15, act)
-    timer.start()
-    try:
+    with once_it_waits(act):
         yield
-        assert time.monotonic() - acted[0] < SLICE + 1.0
-    finally:
-        timer.join(SOON)
+    assert time.monotonic() - acted[0] < SLICE + 1.0
 
 
 @over_both

@@ -11,6 +11,7 @@ from answers import DONE, HELLO, chunk
 from certificates import client_tls, server_tls
 from faulty import ONCE, PHOTO, SOON, bounded, client_of, failing, nothing_left_behind
 from tunnels import TunnelProxy, without_proxies
+from waits import once_it_waits
 
 import svir
 from svir.testing import Answer, ReplayServer
@@ -166,11 +167,8 @@ def test_a_stream_through_a_tunnel_can_be_ended(over: str) -> None:
         with client_of("https://example.invalid", proxy=proxy.url, ssl_context=context) as client:
             stream = client.stream("hi", cancel=cancel)
             assert next(stream) == svir.Text("a")
-            timer = threading.Timer(0.1, cancel.cancel)
-            timer.start()
-            with bounded(), pytest.raises(svir.Cancelled):
+            with once_it_waits(cancel.cancel), pytest.raises(svir.Cancelled):
                 next(stream)
-            timer.join(SOON)
             assert proxy.wait_closed(1)
         never.set()
 
