@@ -19,7 +19,12 @@ Each = Callable[[str], object]
 Run = Callable[[Each], None]
 
 QUESTION = [{"role": "user", "content": "Why is the sky blue?"}]
-REQUEST = {"model": "small", "messages": QUESTION, "stream": True, "stream_options": {"include_usage": True}}
+REQUEST: dict[str, Any] = {
+    "model": "small",
+    "messages": QUESTION,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
 SAFE_ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "*"}
 """litellm would fetch a list of prices from the network when it is imported."""
 
@@ -31,7 +36,7 @@ def svir(base: str, kind: str) -> Run:
     import svir
 
     client = svir.Client(base, model="small", api_key="none")
-    wanted: Any = svir.Reasoning if kind == "reasoning" else svir.Text
+    wanted = svir.Reasoning if kind == "reasoning" else svir.Text
 
     def run(each: Each) -> None:
         for event in client.stream("Why is the sky blue?"):
@@ -61,8 +66,7 @@ def openai(base: str, kind: str) -> Run:
 
 
 def litellm(base: str, kind: str) -> Run:
-    import litellm
-
+    litellm: Any = import_module("litellm")
     piece = _attribute_piece(kind)
     request = {**REQUEST, "model": "openai/small"}
 

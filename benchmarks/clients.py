@@ -23,7 +23,7 @@ THREADS = 16
 """Connections that a client keeps, at least: as many as there are threads that share it."""
 
 _KEY = "none"
-_WHOLE = {"model": "small", "messages": QUESTION, "stream": False}
+_WHOLE: dict[str, Any] = {"model": "small", "messages": QUESTION, "stream": False}
 _HEADERS = {"Authorization": f"Bearer {_KEY}", "Content-Type": "application/json"}
 _BLOCK = 64 * 2**10
 
@@ -82,7 +82,7 @@ def urllib3(base: str, certificate: str | None) -> Ways:
     return {
         "stream": stream,
         "whole": lambda: len(
-            completion(call("POST", "/chat/completions", encode(_WHOLE)).data).choices[0].message.content
+            completion(call("POST", "/chat/completions", encode(_WHOLE)).data).choices[0].message.content or ""
         ),
         "models": lambda: len(listed(call("GET", "/models").data).data),
     }
@@ -136,10 +136,11 @@ def _text(completion: Any) -> int:
 
 def requests(base: str, certificate: str | None) -> Ways:
     import requests
+    from requests.adapters import HTTPAdapter
 
     session = requests.Session()
     for scheme in ("http://", "https://"):
-        session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=THREADS))
+        session.mount(scheme, HTTPAdapter(pool_maxsize=THREADS))
     options: Any = {"headers": {"Authorization": f"Bearer {_KEY}"}, "timeout": 60, "verify": certificate or True}
 
     def stream() -> int:

@@ -132,6 +132,7 @@ def _fail(client: svir.Client) -> float:
 
 
 def _drop(client: svir.Client) -> float:
+    since = math.inf
     for _ in client.stream("Why is the sky blue?"):
         since = time.monotonic()
         break

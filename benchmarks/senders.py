@@ -9,6 +9,7 @@ import base64
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,7 +54,7 @@ def openai(base: str) -> Callable[[Sequence[Path]], Send]:
 
 
 def litellm(base: str) -> Callable[[Sequence[Path]], Send]:
-    import litellm
+    litellm: Any = import_module("litellm")
 
     def send(paths: Sequence[Path]) -> None:
         request: Any = {"messages": _messages(paths), "stream": True, "num_retries": 0}
@@ -69,7 +70,7 @@ def requests(base: str) -> Callable[[Sequence[Path]], Send]:
     session = requests.Session()
 
     def send(paths: Sequence[Path]) -> None:
-        request = {"model": "small", "messages": _messages(paths), "stream": True}
+        request: dict[str, Any] = {"model": "small", "messages": _messages(paths), "stream": True}
         with session.post(f"{base}/chat/completions", json=request, stream=True) as response:
             for _ in response.iter_lines():
                 pass
