@@ -203,6 +203,8 @@ class _Queue:
         self._running: dict[Future[Row], _Job] = {}
         self._has_more = True
         self._failure: Exception | None = None
+        self._refusal: RuntimeError | None = None
+        """Why the executor takes no more requests: it is broken, or was shut down."""
         self._answered = 0
 
     def rows(self) -> Generator[Row, None, None]:
@@ -213,26 +215,31 @@ class _Queue:
                 row = _row(future, job)
                 if not self._goes_again(job, row.error):
                     yield row
+            if self._refusal is not None:
+                break
             self._fill()
-        if self._failure is not None:
-            raise self._failure
+        if failure := self._refusal or self._failure:
+            raise failure
 
     def give_up(self) -> None:
         for future in self._running:
             future.cancel()
 
     def _fill(self) -> None:
-        while len(self._running) < self._pace.window and not self._pace.left:
+        while self._refusal is None and len(self._running) < self._pace.window and not self._pace.left:
             job = self._again.popleft() if self._again else self._read()
             if job is None:
                 break
             job.sent, job.answered = self._pace.sent(), self._answered
-            self._running[self._submitted(job)] = job
+            try:
+                self._running[self._submitted(job)] = job
+            except RuntimeError as error:  # raised once the answers that are there are rows
+                self._refusal = error
 
     def _submitted(self, job: _Job) -> Future[Row]:
         try:
             return self._submit(job)
-        except RuntimeError:  # the executor is broken, or was shut down
+        except RuntimeError:
             raise
         except Exception as error:  # Dask pickles at once
             future: Future[Row] = Future()
@@ -254,7 +261,7 @@ class _Queue:
     def _ended(self) -> list[Future[Row]]:
         """What has ended; waits for it, but not longer than until the next request may go out."""
         has_room = len(self._running) < self._pace.window and (self._again or self._has_more)
-        left = self._pace.left if has_room else None
+        left = 0.0 if self._refusal else self._pace.left if has_room else None
         if not self._running:
             time.sleep(left or 0.0)
         if _SLICE is not None:

@@ -430,15 +430,19 @@ def test_an_executor_that_was_shut_down_ends_the_batch() -> None:
 
 
 class Recorded(ThreadPoolExecutor):
-    """Keeps what it was handed, in order."""
+    """Keeps what it was handed, in order, and says when that is all that a batch hands over at a time."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, concurrency: int) -> None:
         super().__init__(workers)
         self.futures: list[Future[Any]] = []
+        self.is_full = threading.Event()
+        self._concurrency = concurrency
 
     def submit(self, task: Any, /, *arguments: Any, **more: Any) -> Any:
         future = super().submit(task, *arguments, **more)
         self.futures.append(future)
+        if len(self.futures) == self._concurrency:
+            self.is_full.set()
         return future
 
 
@@ -455,7 +459,7 @@ def test_an_executor_that_is_shut_down_in_the_middle_ends_what_it_was_handed_bef
 
     def answer(request: Request) -> Any:
         if question(request) == "quick":
-            assert slow_is_under_way.wait(10)
+            assert slow_is_under_way.wait(10) and executor.is_full.wait(10)
             executor.shutdown(wait=False)
             return echo(request)
         slow_is_under_way.set()
@@ -463,7 +467,7 @@ def test_an_executor_that_is_shut_down_in_the_middle_ends_what_it_was_handed_bef
 
     monkeypatch.setattr(Sender, "cancel", cancelled)
     requests = ["slow", "quick", "next", "queued", "queued too", "too late"]
-    with ReplayServer(answer) as server, svir.Client(server.url) as client, Recorded(2) as executor:
+    with ReplayServer(answer) as server, svir.Client(server.url) as client, Recorded(2, 5) as executor:
         rows = svir.batch(client, requests, executor=executor, concurrency=5)
         assert next(rows).custom_id == "2"
         with pytest.raises(RuntimeError, match="after shutdown"):
@@ -491,6 +495,20 @@ def test_an_answer_that_is_there_when_the_executor_breaks_is_a_row_before_the_er
         with pytest.raises(BrokenExecutor, match="gone"):
             rows.extend(svir.batch(client, "abc", executor=Breaking(), concurrency=3))
     assert [row.custom_id for row in rows] == ["2"]
+
+
+def test_answers_that_are_there_when_the_executor_takes_no_more_are_rows_before_the_error() -> None:
+    class Full(AtOnce):
+        def submit(self, send: Callable[..., Any], /, *arguments: Any, **more: Any) -> Future[Any]:
+            if arguments[0] == "3":
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            return super().submit(send, *arguments, **more)
+
+    rows = []
+    with ReplayServer(echo) as server, svir.Client(server.url) as client:
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            rows.extend(svir.batch(client, "abcd", executor=Full(), concurrency=4))
+    assert sorted(row.custom_id for row in rows) == ["1", "2"]
 
 
 def test_what_else_goes_wrong_in_a_worker_is_a_row() -> None:
