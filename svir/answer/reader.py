@@ -42,8 +42,6 @@ class Reader:
 
     Attributes:
         done: `[DONE]` came, or a whole document: nothing more needs to be read.
-        received: how many events came.
-        shown: how many of them showed something.
     """
 
     def __init__(
@@ -60,8 +58,6 @@ class Reader:
         request_id: str = "",
     ) -> None:
         self.done: bool = False
-        self.received: int = 0
-        self.shown: int = 0
         self._limits = limits
         self._tap = tap
         self._clock = clock
@@ -73,7 +69,7 @@ class Reader:
             max_calls=limits.tool_calls,
             started=clock() if started is None else started,
             metrics=metrics,
-            repairs=repairs,
+            repairs=dict.fromkeys(repairs, ""),
             request_id=request_id,
         )
         self._surrogates = Surrogates()
@@ -111,8 +107,8 @@ class Reader:
                     and (text := template.text_of_block(block))
                 ):
                     turn.now = turn.last_shown = clock()
-                    turn.events = self.received = turn.events + 1
-                    turn.shown = self.shown = turn.shown + 1
+                    turn.events += 1
+                    turn.shown += 1
                     template.parts.append(text)
                     yield template.event(text)
                     continue
@@ -170,7 +166,7 @@ class Reader:
         turn.bytes += len(document)
         turn.now = self._clock()
         turn.first_byte = turn.now
-        turn.events = self.received = turn.events + 1
+        turn.events += 1
         try:
             if self._tap is not None:
                 self._tap(document)
@@ -211,6 +207,16 @@ class Reader:
             raise
 
     @property
+    def received(self) -> int:
+        """How many events came."""
+        return self._turn.events
+
+    @property
+    def shown(self) -> int:
+        """How many of them showed something."""
+        return self._turn.shown
+
+    @property
     def completion(self) -> Completion:
         """The answer so far."""
         return self._turn.completion
@@ -247,14 +253,14 @@ class Reader:
     def _count(self, events: int) -> None:
         """So many events came, and each showed something."""
         turn = self._turn
-        turn.events = self.received = turn.events + events
-        turn.shown = self.shown = turn.shown + events
+        turn.events += events
+        turn.shown += events
         turn.last_shown = turn.now
 
     def _one(self, payload: bytes) -> Iterable[Event]:
         """The events of one payload that is read whole."""
         turn = self._turn
-        turn.events = self.received = turn.events + 1
+        turn.events += 1
         if self._tap is not None:
             self._tap(payload)
         chunk: Chunk | None
@@ -266,7 +272,6 @@ class Reader:
             return ()
         turn.chunks += 1
         events = turn.take(chunk)
-        self.shown = turn.shown
         if self._tap is None:
             self._templates.learn(payload, chunk, events)
         if turn.aside:
@@ -296,7 +301,7 @@ class Reader:
                 self._keep_stray(payload)
                 return [], b""
             case sse.Failure():
-                turn.events = self.received = turn.events + 1
+                turn.events += 1
                 raise self._reported(payload)
             case sse.Line():
                 turn.note("one line end between events", here=False)
@@ -384,7 +389,7 @@ class Reader:
         turn = self._turn
         turn.note(kind)
         turn.keepalives += 1
-        turn.events = self.received = turn.events - 1
+        turn.events -= 1
 
     def _look(self, payload: bytes, *, has_choices: bool) -> None:
         """What a payload says that brings no piece of the answer: a failure, that the server is alive, or more."""

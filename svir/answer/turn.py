@@ -6,6 +6,7 @@ State that outlives a failure lives here: whatever breaks the stream, `Turn.comp
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -50,6 +51,7 @@ _NAMED_CHOICES = 8
 """Choices that are not read and are named as such."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Turn:
     """What the chunks of one answer brought so far, and what it adds up to.
 
@@ -60,126 +62,72 @@ class Turn:
         request_id: the server's name for the request.
         started: when the request began, in monotonic seconds.
         metrics: what the connection knows of the call.
-        repairs: what was already repaired before the answer came.
+        repairs: each repair so far, and the event at which it was first needed.
     """
 
-    # So many attributes are slower in a dict: CPython shares the keys of 30.
-    __slots__ = (
-        "_annotated",
-        "_blocked",
-        "_carrier",
-        "_choice_read",
-        "_complete",
-        "_content_came",
-        "_extra",
-        "_failed",
-        "_finished",
-        "_first_shown",
-        "_group",
-        "_id",
-        "_instead",
-        "_items",
-        "_last_verdict",
-        "_last_written",
-        "_logprobs",
-        "_matched_stop",
-        "_metrics",
-        "_model",
-        "_named",
-        "_passed_over",
-        "_passed_said",
-        "_repairs",
-        "_reports",
-        "_request_id",
-        "_spare_id",
-        "_spare_model",
-        "_started",
-        "_strict",
-        "_tags",
-        "_timings",
-        "_usage",
-        "aside",
-        "bytes",
-        "calls",
-        "chunks",
-        "doubtful",
-        "events",
-        "finish_reason",
-        "first_byte",
-        "keepalives",
-        "last_shown",
-        "now",
-        "reasonings",
-        "refusals",
-        "shown",
-        "texts",
-    )
+    strict: bool
+    tags: ThinkTags | None
+    max_calls: int
+    request_id: str
+    started: float
+    metrics: Metrics
+    repairs: dict[str, str]
 
-    def __init__(
-        self,
-        *,
-        strict: bool,
-        tags: ThinkTags | None,
-        max_calls: int,
-        started: float,
-        metrics: Metrics,
-        repairs: Iterable[str],
-        request_id: str,
-    ) -> None:
-        self._request_id = request_id
-        self._strict = strict
-        self._tags = tags
-        self._repairs = dict.fromkeys(repairs, "")
-        # What came
-        self._id = ""
-        self._model = ""
-        self._spare_id = self._spare_model = ""
-        self._named = False
-        self._choice_read: int | None = None
-        self._instead = b""
-        self._passed_over: set[int] = set()
-        self._passed_said = False
-        self.texts: list[str] = []
-        self.reasonings: list[str] = []
-        self.refusals: list[str] = []
-        self._carrier = ""
-        self._items: dict[str, list[Any]] = {}
-        self._content_came = False
-        self._extra: dict[str, Any] = {}
-        self.calls: Calls = Calls(self.note, max_calls)
-        self._logprobs: list[Any] = []
-        self._reports: list[FilterReport] = []
-        self._last_written: tuple[bytes, Any] = (b"", None)
-        self._last_verdict: tuple[Any, Any] = (None, None)
-        self._usage: Usage | None = None
-        self._timings: dict[str, Any] | None = None
-        # How much, and when
-        self._metrics = metrics
-        self.events: int = 0
-        self.keepalives: int = 0
-        self.chunks: int = 0
-        self.bytes: int = 0
-        self.shown: int = 0
-        """Chunks that showed something."""
-        self.now: float = started
-        """When the last bytes came."""
-        self.first_byte: float | None = None
-        self._started = started
-        self._first_shown: float | None = None
-        self.last_shown: float = started
-        # How it ended
-        self.doubtful: bool = False
-        """Whether the last chunk may report a failure."""
-        self.aside: bool = False
-        """Whether it may hold more than a piece of the answer: it is the first, brings none, finishes it, or fails."""
-        self.finish_reason: str | None = None
-        self._group = ""
-        self._failed: tuple[str, str] | None = None
-        self._matched_stop: Any = None
-        self._annotated = False
-        self._blocked = False
-        self._complete = False
-        self._finished: tuple[ToolCall, ...] | None = None
+    # What came
+    texts: list[str] = field(default_factory=list)
+    reasonings: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    calls: Calls = field(init=False)
+    _id: str = ""
+    _model: str = ""
+    _spare_id: str = ""
+    _spare_model: str = ""
+    _named: bool = False
+    _choice_read: int | None = None
+    _instead: bytes = b""
+    _passed_over: set[int] = field(default_factory=set)
+    _passed_said: bool = False
+    _carrier: str = ""
+    _items: dict[str, list[Any]] = field(default_factory=dict)
+    _content_came: bool = False
+    _extra: dict[str, Any] = field(default_factory=dict)
+    _logprobs: list[Any] = field(default_factory=list)
+    _reports: list[FilterReport] = field(default_factory=list)
+    _last_written: tuple[Any, Any] = (b"", None)
+    _last_verdict: tuple[Any, Any] = (None, None)
+    _usage: Usage | None = None
+    _timings: dict[str, Any] | None = None
+
+    # How much of it, and when
+    events: int = 0
+    keepalives: int = 0
+    chunks: int = 0
+    bytes: int = 0
+    shown: int = 0
+    """Chunks that showed something."""
+    now: float = field(init=False)
+    """When the last bytes came."""
+    first_byte: float | None = None
+    _first_shown: float | None = None
+    last_shown: float = field(init=False)
+
+    # How it ended
+    doubtful: bool = False
+    """Whether the last chunk may report a failure."""
+    aside: bool = False
+    """Whether it may hold more than a piece of the answer: it is the first, brings none, finishes it, or fails."""
+    finish_reason: str | None = None
+    _group: str = ""
+    _failed: tuple[str, str] | None = None
+    _matched_stop: Any = None
+    _annotated: bool = False
+    _blocked: bool = False
+    _complete: bool = False
+    _finished: tuple[ToolCall, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self.now = self.last_shown = self.started
+        self.calls = Calls(self.note, self.max_calls)
 
     @property
     def completion(self) -> Completion:
@@ -209,11 +157,11 @@ class Turn:
             blocked=self._blocked,
             matched_stop=self._matched_stop,
             complete=self._complete,
-            repairs=tuple(kind + where for kind, where in self._repairs.items()),
+            repairs=tuple(kind + where for kind, where in self.repairs.items()),
             metrics=structs.replace(
-                self._metrics,
-                first_byte=None if byte is None else byte - self._started,
-                first_token=None if first is None else first - self._started,
+                self.metrics,
+                first_byte=None if byte is None else byte - self.started,
+                first_token=None if first is None else first - self.started,
                 bytes=self.bytes,
                 events=self.events,
                 keepalives=self.keepalives,
@@ -221,7 +169,7 @@ class Turn:
             reasoning_carrier=self._carrier,
             message_fields=fields,
             extra=extra,
-            request_id=self._request_id,
+            request_id=self.request_id,
         )
 
     def _fields(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -243,9 +191,9 @@ class Turn:
     def note(self, kind: str, *, here: bool = True) -> None:
         """Lists a repair once, with the event at which it was first needed."""
         where = f" at event {self.events}" if here else ""
-        if self._strict:
+        if self.strict:
             raise ProtocolError(f"expected what the protocol allows, got: {kind}{where}")
-        self._repairs.setdefault(kind, where)
+        self.repairs.setdefault(kind, where)
 
     # A chunk comes
 
@@ -288,7 +236,7 @@ class Turn:
         """What was held back for a continuation that never came; `delta` is the rest of it."""
         events: list[Event] = []
         self._delta(delta, events)
-        for is_reasoning, piece in self._tags.rest() if self._tags is not None else ():
+        for is_reasoning, piece in self.tags.rest() if self.tags is not None else ():
             self._piece(is_reasoning, piece, events)
         return events
 
@@ -410,15 +358,15 @@ class Turn:
 
     def _reason(self, text: str, carrier: str, events: list[Event]) -> None:
         self._carrier = self._carrier or carrier
-        if carrier != "tags" and self._tags is not None and self._tags.on and not self._tags.inside:
-            for _, held in self._tags.rest():
+        if carrier != "tags" and self.tags is not None and self.tags.on and not self.tags.inside:
+            for _, held in self.tags.rest():
                 self._piece(False, held, events)
-            self._tags.on = False
+            self.tags.on = False
         self.reasonings.append(text)
         events.append(Reasoning(text))
 
     def _text(self, text: str, events: list[Event]) -> None:
-        tags = self._tags
+        tags = self.tags
         if tags is None or not tags.on or ("<" not in text and not tags.inside and not tags.held):
             self.texts.append(text)
             events.append(Text(text))
@@ -657,7 +605,7 @@ class Turn:
             self._lack("no [DONE] and an unframed end")
 
     def _lack(self, kind: str) -> None:
-        if self._strict:
+        if self.strict:
             raise TruncatedError(f"expected a finish reason and [DONE], got {kind}")
         self.note(kind, here=False)
 
