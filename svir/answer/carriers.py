@@ -111,7 +111,7 @@ def _texts_of(*names: str) -> Callable[[list[Any]], Iterator[str]]:
     return texts
 
 
-_ITEMS = list[Any] | None
+_LIST = list[Any] | None
 _TEXT_OR_OBJECT = str | dict[str, Any] | None
 
 CARRIERS = (
@@ -127,10 +127,10 @@ CARRIERS = (
     Carrier(name="thinking", shows="reasoning", type=_TEXT_OR_OBJECT),
     # OpenRouter, Vercel: texts that `reasoning` has, too, and what is encrypted or signed
     Carrier(
-        name="reasoning_details", shows="reasoning", type=_ITEMS, join=_appended, texts=_texts_of("text", "summary")
+        name="reasoning_details", shows="reasoning", type=_LIST, join=_appended, texts=_texts_of("text", "summary")
     ),
     # LiteLLM, for Claude: texts that `reasoning_content` has, too, and their signature
-    Carrier(name="thinking_blocks", shows="reasoning", type=_ITEMS, join=_blocks, texts=_texts_of("thinking")),
+    Carrier(name="thinking_blocks", shows="reasoning", type=_LIST, join=_blocks, texts=_texts_of("thinking")),
     # Gemini: the signature of a thought; LiteLLM: whatever its provider sent
     Carrier(name="extra_content", type=Any, join=merged),
     Carrier(name="provider_specific_fields", type=Any, join=merged),
@@ -147,8 +147,8 @@ NAMED: dict[str, Carrier] = {carrier.name: carrier for carrier in CARRIERS}
 STRINGS: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if carrier.shows and carrier.texts is None)
 """The fields whose strings go on from chunk to chunk."""
 REASONING: tuple[str, ...] = tuple(name for name in STRINGS if NAMED[name].shows == "reasoning")
-ITEMS: tuple[Carrier, ...] = tuple(carrier for carrier in CARRIERS if carrier.decoded and carrier.name not in STRINGS)
-"""Those that are kept as they came."""
+KEPT: tuple[Carrier, ...] = tuple(carrier for carrier in CARRIERS if carrier.decoded and carrier.name not in STRINGS)
+"""Those that are kept as they came, and joined at the end."""
 DECODED: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if carrier.decoded)
 RARE: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if not carrier.decoded)
 
@@ -164,7 +164,7 @@ def reasoning_of(delta: Any, /) -> tuple[str, str]:
             text = value if isinstance(value, str) else "".join(_strings(value.get("content") or value.get("text")))
             if text:
                 return name, text
-    for carrier in ITEMS:
+    for carrier in KEPT:
         if carrier.texts is not None and (value := getattr(delta, carrier.name)):
             text = "".join(carrier.texts(value))
             if text:
@@ -242,7 +242,7 @@ class ThinkTags:
             if found:
                 self.inside = not self.inside
 
-    def rest(self) -> Iterator[Piece]:
+    def flush(self) -> Iterator[Piece]:
         """What was held back; at the end of the answer it is text."""
         if self.held:
             yield self.inside, self.held

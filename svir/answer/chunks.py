@@ -6,16 +6,15 @@ A field that is not here is skipped, and never decoded. What the decoder refuses
 # Annotations are values here: msgspec would have to compile each again.
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw, Struct
 
 from .carriers import CARRIERS
+from .usage import Count, UsageField
 
 DONE = b"[DONE]"
-
-Count = Annotated[int, Meta(ge=0)]
 
 _NOTHING = Raw()
 
@@ -67,31 +66,6 @@ else:
         module=__name__,
         gc=False,
     )
-
-
-class PromptDetails(Struct, gc=False):
-    cached_tokens: Count | None = None
-
-
-class CompletionDetails(Struct, gc=False):
-    reasoning_tokens: Count | None = None
-
-
-class UsageField(Struct, gc=False):
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
-    total_tokens: Count | None = None
-    reasoning_tokens: Count | None = None
-    prompt_tokens_details: PromptDetails | None = None
-    completion_tokens_details: CompletionDetails | None = None
-    # The same in other words: OpenAI's Responses API and Anthropic behind gateways; DeepSeek, Moonshot, Mistral
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
-    input_tokens_details: PromptDetails | None = None
-    output_tokens_details: CompletionDetails | None = None
-    prompt_cache_hit_tokens: Count | None = None
-    cached_tokens: Count | None = None
-    num_cached_tokens: Count | None = None
 
 
 class Choice(Struct, gc=False):

@@ -1,4 +1,10 @@
-"""Blocks -> events, in order: what each payload is, and what the end of them means."""
+"""Blocks -> events, in order: what each payload is, and what the end of them means.
+
+Most payloads are pieces of the answer. One that is like the piece before it costs only the decoding of its string
+(`templates`); any other is decoded into a `Chunk`, by `tolerant` where the typed decoder refuses it, and `Turn` makes
+its events. A chunk that may hold more than a piece of the answer is then reviewed: decoded once more, as plain data, in
+which failures, keep-alives and fields without a name are looked for. What `sse` marks as no plain payload goes apart.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +22,15 @@ from .template import Templates
 from .tolerant import Surrogates
 from .turn import Turn, numbered
 
-_STRAY = "line that is no field"
+_STRAY_LINE = "line that is no field"
 _STRAY_LIMIT = 64 * 2**10
 """Bytes of such lines that are kept: an error without framing is read from them."""
 
 _KEEPALIVE_EVENT = "keep-alive sent as an event"
-_BEYOND_PING = re.compile(rb'"(choices|error)"\s*:')
+_MORE_THAN_PING = re.compile(rb'"(choices|error)"\s*:')
 
-_KEEPALIVE = re.compile(rb"keepalive (\d{1,18})/(\d{1,18})\s*\Z")
+_PROMPT_PROGRESS = re.compile(rb"keepalive (\d{1,18})/(\d{1,18})\s*\Z")
+"""A comment of mlx-lm."""
 
 
 class Reader:
@@ -61,7 +68,6 @@ class Reader:
         self._limits = limits
         self._tap = tap
         self._clock = clock
-        self._request_id = request_id
         tags = ThinkTags() if think_tags else None
         self._turn = Turn(
             strict=strict,
@@ -75,9 +81,24 @@ class Reader:
         self._surrogates = Surrogates()
         self._templates = Templates(self._turn, tags, self._surrogates)
         self._sse = sse.Decoder(limit=limits.event, is_last=is_done, is_whole=chunks.is_json)
-        self._latest = self._looked = b""
-        self._strays: list[bytes] = []
+        self._latest = self._reviewed = b""
+        self._stray_lines: list[bytes] = []
         self._stray_bytes = 0
+
+    @property
+    def received(self) -> int:
+        """How many events came."""
+        return self._turn.events
+
+    @property
+    def shown(self) -> int:
+        """How many of them showed something."""
+        return self._turn.shown
+
+    @property
+    def completion(self) -> Completion:
+        """The answer so far."""
+        return self._turn.completion
 
     def events(self, blocks: Iterable[bytes], /) -> Generator[Event, None, None]:
         """The events of a stream, up to `[DONE]` or the end of its body; `end` has the last ones.
@@ -99,17 +120,18 @@ class Reader:
         try:
             for block in blocks:
                 size = len(block)
-                turn.bytes += size
+                turn.size += size
+                # Mostly a block is one event, and like the one before it.
                 if (
-                    decoder.idle
-                    and (template := templates.now) is not None
+                    decoder.is_idle
+                    and (template := templates.current) is not None
                     and size <= longest
                     and (text := template.text_of_block(block))
                 ):
                     turn.now = turn.last_shown = clock()
                     turn.events += 1
                     turn.shown += 1
-                    template.parts.append(text)
+                    template.pieces.append(text)
                     yield template.event(text)
                     continue
                 if turn.first_byte is None and block:
@@ -117,25 +139,21 @@ class Reader:
                 if not (payloads := decoder.feed(block)):
                     continue
                 turn.now = clock()
-                got = payloads[0] if isinstance(payloads, tuple) else None
-                if type(got) is bytes:
-                    if (template := templates.now) is not None and (text := template.text(got)):
-                        self._count(1)
-                        template.parts.append(text)
-                        yield template.event(text)
-                    else:
-                        yield from self._one(got)
-                elif isinstance(got, sse.Run) and (template := templates.now) and (texts := template.texts_of_run(got)):
-                    self._count(len(texts))
-                    append, event = template.parts.append, template.event
+                first = payloads[0] if isinstance(payloads, tuple) else None
+                template = templates.current
+                if type(first) is bytes:
+                    yield from self._one(first)
+                elif isinstance(first, sse.Run) and template is not None and (texts := template.texts_of_run(first)):
+                    self._count_shown(len(texts))
+                    append, event = template.pieces.append, template.event
                     for text in texts:
                         append(text)
                         yield event(text)
                 else:
-                    yield from self._taken(payloads)
+                    yield from self._read(payloads)
                 if self.done:
                     return
-            yield from self._taken(decoder.end())
+            yield from self._read(decoder.end())
         except SvirError as error:
             yield from self._failed(error)
             raise
@@ -145,12 +163,12 @@ class Reader:
         if self.done:
             return
         turn = self._turn
-        turn.bytes += len(block)
+        turn.size += len(block)
         turn.now = self._clock()
         if turn.first_byte is None and block:
             turn.first_byte = turn.now
         try:
-            yield from self._taken(self._sse.feed(block))
+            yield from self._read(self._sse.feed(block))
         except SvirError as error:
             yield from self._failed(error)
             raise
@@ -163,18 +181,17 @@ class Reader:
             ProtocolError: it is no JSON object.
         """
         turn = self._turn
-        turn.bytes += len(document)
-        turn.now = self._clock()
-        turn.first_byte = turn.now
+        turn.size += len(document)
+        turn.now = turn.first_byte = self._clock()
         turn.events += 1
+        turn.chunks += 1
         try:
             if self._tap is not None:
                 self._tap(document)
-            turn.chunks += 1
-            chunk = self._whole(document)
+            chunk = self._chunk_of_document(document)
             yield from turn.take(chunk)
-            turn.doubtful = self.done = True
-            self._look(document, has_choices=bool(chunk.choices))
+            turn.is_suspect = self.done = True
+            self._review(document, has_choices=bool(chunk.choices))
         except SvirError as error:
             yield from self._failed(error)
             raise
@@ -190,139 +207,125 @@ class Reader:
             TruncatedError: the body ended before the answer.
             ServerStreamError, ProtocolError: as `events`.
         """
+        turn = self._turn
         try:
             if not self.done:
-                yield from self._taken(self._sse.end())
-            yield from self._turn.rest(self._surrogates.rest())
-            if not self._turn.chunks:
-                raise self._nothing(framed)
+                yield from self._read(self._sse.end())
+            yield from turn.flush(self._surrogates.flush())
+            if not turn.chunks:
+                raise self._without_events(framed)
             if self._latest:
-                self._turn.doubtful = False
-                self._look(self._latest, has_choices=True)
-            if self._strays:
-                self._turn.note(_STRAY, here=False)
-            yield from self._turn.close(done=self.done, framed=framed)
+                turn.is_suspect = False
+                self._review(self._latest, has_choices=True)
+            if self._stray_lines:
+                turn.note(_STRAY_LINE, here=False)
+            yield from turn.close(done=self.done, framed=framed)
         except SvirError as error:
             yield from self._failed(error)
             raise
 
-    @property
-    def received(self) -> int:
-        """How many events came."""
-        return self._turn.events
-
-    @property
-    def shown(self) -> int:
-        """How many of them showed something."""
-        return self._turn.shown
-
-    @property
-    def completion(self) -> Completion:
-        """The answer so far."""
-        return self._turn.completion
-
     def _failed(self, error: SvirError) -> Iterator[Event]:
         """What was held back; the error gets the answer so far."""
-        yield from self._turn.rest(self._surrogates.rest())
-        error.request_id = error.request_id or self._request_id
-        if error.completion is None and (self._turn.events or self._turn.keepalives):
+        turn = self._turn
+        yield from turn.flush(self._surrogates.flush())
+        error.request_id = error.request_id or turn.request_id
+        if error.completion is None and (turn.events or turn.keepalives):
             error.completion = self.completion
 
     # A block, and its payloads
 
-    def _taken(self, payloads: Iterable[bytes | sse.Run]) -> Iterator[Event]:
-        """The events of payloads, as each is asked for."""
-        templates = self._templates
-        for got in payloads:
-            for payload in got.payloads() if isinstance(got, sse.Run) else (got,):
+    def _read(self, payloads: Iterable[bytes | sse.Run]) -> Iterator[Event]:
+        """The events of payloads, each as it is asked for."""
+        for found in payloads:
+            for payload in found.payloads() if isinstance(found, sse.Run) else (found,):
                 if payload.__class__ is not bytes:
-                    events, payload = self._aside(payload)
-                    yield from events
+                    payload = yield from self._special(payload)
                     if not payload:
                         continue
-                template = templates.now
-                if template is not None and (text := template.text(payload)):
-                    self._count(1)
-                    template.parts.append(text)
-                    yield template.event(text)
-                    continue
                 yield from self._one(payload)
                 if self.done:
                     return
 
-    def _count(self, events: int) -> None:
-        """So many events came, and each showed something."""
+    def _count_shown(self, events: int) -> None:
         turn = self._turn
         turn.events += events
         turn.shown += events
         turn.last_shown = turn.now
 
     def _one(self, payload: bytes) -> Iterable[Event]:
-        """The events of one payload that is read whole."""
-        turn = self._turn
+        """The events of one payload: by the template, or of the whole chunk."""
+        turn, template = self._turn, self._templates.current
+        if template is not None and (text := template.text(payload)):
+            self._count_shown(1)
+            template.pieces.append(text)
+            return (template.event(text),)
         turn.events += 1
         if self._tap is not None:
             self._tap(payload)
         chunk: Chunk | None
         try:
-            chunk = chunks.decode(payload) if not self._surrogates.high else self._tolerant(payload)
+            chunk = chunks.decode(payload) if not self._surrogates.high else self._odd_chunk(payload)
         except chunks.REFUSED:
-            chunk = self._tolerant(payload)
+            chunk = self._odd_chunk(payload)
         if chunk is None:
             return ()
         turn.chunks += 1
         events = turn.take(chunk)
         if self._tap is None:
             self._templates.learn(payload, chunk, events)
-        if turn.aside:
-            return self._and_more(events, payload, chunk)
+        if turn.needs_review:
+            return self._reviewed_behind(events, payload, chunk)
         self._latest = payload
         return events
 
-    def _and_more(self, events: list[Event], payload: bytes, chunk: Chunk) -> Iterator[Event]:
+    def _reviewed_behind(self, events: list[Event], payload: bytes, chunk: Chunk) -> Iterator[Event]:
         yield from events
-        self._look(payload, has_choices=bool(chunk.choices))
+        self._review(payload, has_choices=bool(chunk.choices))
 
     # What is no plain payload
 
-    def _aside(self, payload: bytes) -> tuple[list[Event], bytes]:
-        """The events of what is no plain payload, and the payload that it is after all, or none."""
+    def _special(self, payload: bytes) -> Generator[Event, None, bytes]:
+        """The events of what `sse` marks; returns the payload that it is after all, or none."""
         turn = self._turn
         match payload:
             case sse.Comment():
                 turn.keepalives += 1
-                found = _KEEPALIVE.search(payload)
-                return [Progress(int(found[1]), int(found[2]))] if found else [], b""
-            case sse.Ping() if not _BEYOND_PING.search(payload):
+                if progress := _PROMPT_PROGRESS.search(payload):
+                    yield Progress(int(progress[1]), int(progress[2]))
+                return b""
+            case sse.Ping() if not _MORE_THAN_PING.search(payload):
                 turn.note(_KEEPALIVE_EVENT)
                 turn.keepalives += 1
-                return [], b""
+                return b""
             case sse.Stray():
-                self._keep_stray(payload)
-                return [], b""
+                self._keep_stray_line(payload)
+                return b""
             case sse.Failure():
                 turn.events += 1
-                raise self._reported(payload)
+                try:
+                    data = tolerant.plain(payload)
+                except tolerant.Unreadable as error:
+                    data = error.text
+                message = clip(payload.decode(errors="replace"))
+                raise self._failure(failure.in_data(data, named=True) or Detail(message=message))
             case sse.Line():
                 turn.note("one line end between events", here=False)
-            case sse.Unterminated():
+            case sse.Unterminated() if not is_done(payload):
                 self._check_last(payload)
-        return [], bytes(payload)
+        return bytes(payload)
 
-    def _keep_stray(self, line: bytes) -> None:
+    def _keep_stray_line(self, line: bytes) -> None:
         if self._stray_bytes < _STRAY_LIMIT:
-            self._strays.append(line[:_STRAY_LIMIT])
+            self._stray_lines.append(line[:_STRAY_LIMIT])
         self._stray_bytes += len(line) + 1
         if self._stray_bytes > self._limits.unframed:
             limit = f"{self._limits.unframed} bytes (Limits.unframed)"
             raise TooLargeError(f"expected lines that are no event to take at most {limit}, got more")
         if self._turn.chunks:
-            self._turn.note(_STRAY)
+            self._turn.note(_STRAY_LINE)
 
     def _check_last(self, payload: bytes) -> None:
-        """The last event may have no blank line; cut inside its JSON it is no event but a truncation."""
-        if is_done(payload):
-            return
+        """The last event may have no blank line; one that is cut inside its JSON is no event but a truncation."""
         try:
             tolerant.plain(payload)
         except tolerant.Unreadable as error:
@@ -331,21 +334,10 @@ class Reader:
                 raise TruncatedError(f"expected the rest of {where}, got the end of the stream") from error
         self._turn.note("no blank line after the last event", here=False)
 
-    def _reported(self, payload: bytes) -> StreamError:
-        try:
-            data = tolerant.plain(payload)
-        except tolerant.Unreadable as error:
-            data = error.text
-        detail = failure.in_data(data, named=True) or Detail(message=clip(payload.decode(errors="replace")))
-        return self._failure(detail)
-
-    def _failure(self, detail: Detail) -> StreamError:
-        return failure.of_event(detail, f"event {self._turn.events}", begun=self._turn.shown > 0)
-
     # One chunk
 
-    def _tolerant(self, payload: bytes) -> Chunk | None:
-        """A chunk that the typed decoder refused, or one that may go on with half a character; `None` for none."""
+    def _odd_chunk(self, payload: bytes) -> Chunk | None:
+        """A chunk that the typed decoder refused, or one that may go on with half a character; `None` for no chunk."""
         turn = self._turn
         if is_done(payload):
             if payload != DONE:
@@ -353,12 +345,12 @@ class Reader:
             self.done = True
             return None
         try:
-            chunk = tolerant.tolerant(payload, turn.note)
+            chunk = tolerant.chunk(payload, turn.note)
         except tolerant.Unreadable as error:
             if error.text.startswith(":"):
-                self._count_keepalive("comment sent as data")  # a proxy wrapped it
+                self._recount_as_keepalive("comment sent as data")  # a proxy wrapped it
             elif not error.broken and tolerant.is_keepalive(error.text):
-                self._count_keepalive(_KEEPALIVE_EVENT)
+                self._recount_as_keepalive(_KEEPALIVE_EVENT)
             else:
                 turn.chunks += 1
                 raise self._unreadable(error, payload) from error
@@ -366,53 +358,56 @@ class Reader:
         self._surrogates.mend(turn.deltas(chunk), turn.note)
         return chunk
 
-    def _whole(self, document: bytes) -> Chunk:
-        """A document as a chunk; its message is the delta."""
-        note = self._turn.note
+    def _chunk_of_document(self, document: bytes) -> Chunk:
+        """A document as a chunk, its message as the delta."""
+        turn, odd = self._turn, False
         try:
             chunk = chunks.decode(document)
-            odd = False
         except chunks.REFUSED:
             try:
-                chunk = tolerant.tolerant(document, note)
-                odd = True
+                chunk, odd = tolerant.chunk(document, turn.note), True
             except tolerant.Unreadable as error:
                 raise self._unreadable(error, document) from error
         for choice in chunk.choices or ():
             choice.delta, choice.message = numbered(choice.message or choice.delta), None
         if odd:
-            self._surrogates.mend(self._turn.deltas(chunk), note)
+            self._surrogates.mend(turn.deltas(chunk), turn.note)
         return chunk
 
-    def _count_keepalive(self, kind: str) -> None:
-        """The payload that came is none."""
+    def _recount_as_keepalive(self, kind: str) -> None:
+        """The payload that was counted as an event is a keep-alive."""
         turn = self._turn
         turn.note(kind)
         turn.keepalives += 1
         turn.events -= 1
 
-    def _look(self, payload: bytes, *, has_choices: bool) -> None:
-        """What a payload says that brings no piece of the answer: a failure, that the server is alive, or more."""
+    def _review(self, payload: bytes, *, has_choices: bool) -> None:
+        """Looks for what a chunk may hold beside pieces of the answer: a failure, a keep-alive, other fields."""
         turn = self._turn
-        if payload == self._looked:
+        if payload == self._reviewed:
             return
         try:
             data = tolerant.plain(payload)
         except tolerant.Unreadable as error:  # a number or a depth that only the typed decoder passes over
-            if turn.doubtful:
+            if turn.is_suspect:
                 raise self._unreadable(error, payload) from error
             return
-        if turn.doubtful or failure.may_be_in(data):
+        if turn.is_suspect or failure.may_be_in(data):
             if not has_choices and not self.done and tolerant.is_keepalive(data):
-                self._count_keepalive(_KEEPALIVE_EVENT)
+                self._recount_as_keepalive(_KEEPALIVE_EVENT)
                 turn.chunks -= 1
                 return
             if (detail := failure.in_data(data)) is not None:
                 raise self._failure(detail)
         if not has_choices:
-            turn.count_nothing(payload)
-        turn.gather(data)
-        self._latest, self._looked = b"", payload
+            turn.note_without_choice(payload)
+        turn.collect(data)
+        self._latest, self._reviewed = b"", payload
+
+    # What went wrong
+
+    def _failure(self, detail: Detail) -> StreamError:
+        return failure.of_event(detail, f"event {self._turn.events}", begun=self._turn.shown > 0)
 
     def _unreadable(self, error: tolerant.Unreadable, payload: bytes) -> StreamError:
         """What a payload that is no chunk means: a failure, in plain words or a list (Gemini), or broken JSON."""
@@ -423,11 +418,9 @@ class Reader:
         got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self._turn.events}"
         return ProtocolError(f"expected a payload of JSON, got {got}")
 
-    # The end
-
-    def _nothing(self, framed: bool) -> StreamError:
+    def _without_events(self, framed: bool) -> StreamError:
         """An empty stream, or one whose bytes were no events at all (a proxy that passed on an error as it was)."""
-        stray = b"\n".join(self._strays)
+        stray = b"\n".join(self._stray_lines)
         detail = failure.in_body(stray)
         if detail.message:
             return failure.of_event(detail, "the start, without framing", begun=False)

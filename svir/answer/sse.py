@@ -99,11 +99,11 @@ class Decoder:
             not joined with it.
 
     Attributes:
-        idle: whether the next block begins an event.
+        is_idle: whether the next block begins an event.
     """
 
     def __init__(self, *, limit: int = 64 * 2**20, is_last: Test = _never, is_whole: Test = _never) -> None:
-        self.idle: bool = False
+        self.is_idle: bool = False
         self._limit = limit
         self._event = _Event(limit, is_last, is_whole)
         self._start: bytes | None = b""
@@ -122,7 +122,7 @@ class Decoder:
         Raises:
             TooLargeError: an event or a line over the limit.
         """
-        if self.idle:
+        if self.is_idle:
             # Mostly a block is one HTTP chunk, and that one event. (`find`, because `in` takes twice as long.)
             line, _, rest = block.partition(b"\n")
             if rest == b"\n" and line[:6] == BEFORE and 6 < len(line) < self._limit and line.find(b"\r") < 0:
@@ -142,7 +142,7 @@ class Decoder:
             if len(self._start) < len(_BOM) and _BOM.startswith(self._start):
                 return ()
             block, self._start = self._start.removeprefix(_BOM), None
-        self.idle = False
+        self.is_idle = False
         event, tail = self._event, self._tail
         if self._after_cr and block:
             block = block.removeprefix(b"\n")
@@ -180,7 +180,7 @@ class Decoder:
             raise _too_large(self._limit)
         if rest:
             self._tail.append(rest)
-        self.idle = not (rest or self._event.open or self._after_cr)
+        self.is_idle = not (rest or self._event.open or self._after_cr)
 
     def end(self) -> Iterator[bytes]:
         """The body is over: what is pending is handed on, because gateways leave out the last blank line."""

@@ -40,30 +40,13 @@ class Template:
 
     Args:
         head, tail: what stands before and behind the string, which has its quotes.
-        parts: takes the string.
+        pieces: takes the string.
         event: makes the event of it.
         mark: what sends a string that holds it the long way: its chunk is read whole.
     """
 
-    __slots__ = (
-        "_after",
-        "_before",
-        "_block_start",
-        "_block_stop",
-        "_head",
-        "_joint",
-        "_mark",
-        "_start",
-        "_stop",
-        "_tail",
-        "event",
-        "head",
-        "parts",
-        "tail",
-    )
-
-    def __init__(self, head: bytes, tail: bytes, parts: list[str], event: Callable[[str], Event], mark: str) -> None:
-        self.parts: list[str] = parts
+    def __init__(self, head: bytes, tail: bytes, pieces: list[str], event: Callable[[str], Event], mark: str) -> None:
+        self.pieces: list[str] = pieces
         self.event: Callable[[str], Event] = event
         self.head: bytes = head
         self.tail: bytes = tail
@@ -134,12 +117,10 @@ class Padded(Template):
         middle: what stands between the two, with the quotes.
     """
 
-    __slots__ = ("_middle",)
-
     def __init__(
-        self, head: bytes, middle: bytes, tail: bytes, parts: list[str], event: Callable[[str], Event], mark: str
+        self, head: bytes, middle: bytes, tail: bytes, pieces: list[str], event: Callable[[str], Event], mark: str
     ) -> None:
-        super().__init__(head, tail, parts, event, mark)
+        super().__init__(head, tail, pieces, event, mark)
         self._tail, self._after = tail, tail + sse.AFTER
         self._middle = middle
 
@@ -176,7 +157,7 @@ class Padded(Template):
 
 
 class Templates:
-    """The template for the next payload: `now`, if there is one.
+    """The template for the next payload: `current`, if there is one.
 
     Args:
         turn: the answer so far.
@@ -191,7 +172,7 @@ class Templates:
         self._inside = False
         self._patience = _PATIENCE
         self._made = self._next = 0
-        self.now: Template | None = None
+        self.current: Template | None = None
 
     def learn(self, payload: bytes, chunk: Chunk, events: Sequence[Event], /) -> None:
         """Makes a template of a chunk that was read whole, where that can be done.
@@ -200,7 +181,7 @@ class Templates:
             payload: the chunk as it came.
             events: what it brought.
         """
-        now, tags, count = self.now, self._tags, self._turn.events
+        now, tags, count = self.current, self._tags, self._turn.events
         if now is None and count < self._next:
             return
         idle = not self._surrogates.high and (tags is None or not tags.held)
@@ -209,12 +190,12 @@ class Templates:
             return
         if now is not None and count - self._made > _USEFUL:
             self._patience = _PATIENCE
-        self.now = None
+        self.current = None
         if idle and len(events) == 1 and count >= self._next:
             self._patience -= 1
             self._made, self._next = count, count + (0 if self._patience > 0 else _PAUSE)
             self._inside = inside
-            self.now = self._made_of(payload, chunk, events[0], now)
+            self.current = self._made_of(payload, chunk, events[0], now)
 
     def _made_of(self, payload: bytes, chunk: Chunk, event: Event, before: Template | None) -> Template | None:
         place = _place(chunk)

@@ -118,7 +118,7 @@ def _loads(text: str, note: Note) -> Any:
     return data
 
 
-def tolerant(payload: bytes, note: Note, /) -> Chunk:
+def chunk(payload: bytes, note: Note, /) -> Chunk:
     """A chunk from a payload that the typed decoder refused.
 
     Its streamed strings may still hold halves of surrogate pairs: see `Surrogates`.
@@ -132,10 +132,10 @@ def tolerant(payload: bytes, note: Note, /) -> Chunk:
     if not isinstance(data, dict):
         raise Unreadable(payload.decode(errors="replace"), broken=True, data=data)
     try:
-        chunk: Chunk = _fit(data, Chunk, "", note)
+        fitted: Chunk = _fit(data, Chunk, "", note)
     except RecursionError as error:
         raise Unreadable(payload.decode(errors="replace"), broken=True) from error
-    return chunk
+    return fitted
 
 
 def _fit(value: Any, kind: Any, path: str, note: Note) -> Any:
@@ -263,7 +263,7 @@ class Surrogates:
         if function is not None:
             function.arguments = self._mend(("arguments", index), function.arguments, note)
 
-    def rest(self) -> Delta:
+    def flush(self) -> Delta:
         """What the halves stand for that are still alone, now that the stream is over.
 
         Arguments that end so are no JSON, with half a character more or without.

@@ -1,11 +1,14 @@
-"""The answer so far: takes its chunks apart, makes their events, and knows what the end of them adds up to.
+"""The answer so far: what each chunk adds to it, and whether its end makes it a whole answer.
 
-State that outlives a failure lives here: whatever breaks the stream, `Turn.completion` is what came before.
+`take` is called with every chunk and returns its events. What a chunk holds beside pieces of the answer is rare and
+costs more to find, so that `take` only marks such chunks (`needs_review`), and `Reader` decodes them once more as plain
+data for `collect`. `close` decides what the end of the stream means. State that outlives a failure lives here: whatever
+breaks the stream, `completion` is what came before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -14,41 +17,33 @@ from msgspec import structs
 from msgspec.json import encode
 
 from ..errors import ProtocolError, StreamError, TruncatedError, clip
-from ..events import (
-    Completion,
-    Event,
-    FilterReport,
-    Metrics,
-    Progress,
-    Reasoning,
-    Refusal,
-    Text,
-    ToolCall,
-    Usage,
-)
+from ..events import Completion, Event, FilterReport, Metrics, Progress, Reasoning, Refusal, Text, ToolCall, Usage
 from . import carriers, failure, tolerant
 from .calls import Calls
 from .carriers import ThinkTags
-from .chunks import CallPiece, Choice, Chunk, Delta, UsageField
+from .chunks import CallPiece, Choice, Chunk, Delta
+from .usage import UsageField, usage_of, visible_tokens
 
 _RUNNABLE = ("done", "calls")
+"""The groups of finish reasons after which calls may be executed. After the others no call may be, even one whose
+arguments parse: SGLang closes the brackets of arguments that `length` cut."""
 _WEIGHTS = {"done": 0, "unknown": 1, "calls": 2, "cut": 3, "blocked": 3, "failed": 4}
-"""Which of two finish reasons wins: the greater one. After those that cut, no call is executable, even one whose
-arguments parse (SGLang closes the brackets of arguments that `length` cut)."""
+"""Which of two finish reasons wins: the one of the heavier group."""
 
-_OTHERS = (*carriers.REASONING, *(carrier.name for carrier in carriers.ITEMS))
-_others_of = attrgetter(*_OTHERS)
-_NO_OTHERS = (None,) * len(_OTHERS)
+_BESIDE_TEXT = (*carriers.REASONING, *(carrier.name for carrier in carriers.KEPT))
+_beside_text = attrgetter(*_BESIDE_TEXT)
+_NOTHING_BESIDE = (None,) * len(_BESIDE_TEXT)
 
-# What is no news: the type of the object, and padding that hides how long a token is (OpenAI, Mistral).
+# Fields that `collect` passes over: those that are read, the type of the object, and padding that hides how long a
+# token is (OpenAI, Mistral).
 _KNOWN = {*Chunk.__struct_fields__, "object", "obfuscation", "p"} - {"x_groq"}
 _KNOWN_IN_CHOICE = {*Choice.__struct_fields__}
 _KNOWN_IN_DELTA = {*Delta.__struct_fields__, "role"}
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
-_NAMED_CHOICES = 8
-"""Choices that are not read and are named as such."""
+_LISTED_CHOICES = 8
+"""How many of the choices that are not read are listed as repairs, each by its index."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -80,29 +75,30 @@ class Turn:
     calls: Calls = field(init=False)
     _id: str = ""
     _model: str = ""
-    _spare_id: str = ""
-    _spare_model: str = ""
-    _named: bool = False
+    _fallback_id: str = ""
+    _fallback_model: str = ""
     _choice_read: int | None = None
-    _instead: bytes = b""
-    _passed_over: set[int] = field(default_factory=set)
-    _passed_said: bool = False
+    _skipped_choices: set[int] = field(default_factory=set)
+    _skipped_an_answer: bool = False
+    _without_choice: bytes = b""
     _carrier: str = ""
-    _items: dict[str, list[Any]] = field(default_factory=dict)
-    _content_came: bool = False
+    _kept: dict[str, list[Any]] = field(default_factory=dict)
+    _content_is_text: bool = False
     _extra: dict[str, Any] = field(default_factory=dict)
+    _extra_in_choice: dict[str, Any] = field(default_factory=dict)
+    _extra_in_message: dict[str, Any] = field(default_factory=dict)
     _logprobs: list[Any] = field(default_factory=list)
     _reports: list[FilterReport] = field(default_factory=list)
-    _last_written: tuple[Any, Any] = (b"", None)
     _last_verdict: tuple[Any, Any] = (None, None)
     _usage: Usage | None = None
     _timings: dict[str, Any] | None = None
 
     # How much of it, and when
+    size: int = 0
+    """Bytes of the body."""
     events: int = 0
     keepalives: int = 0
     chunks: int = 0
-    bytes: int = 0
     shown: int = 0
     """Chunks that showed something."""
     now: float = field(init=False)
@@ -111,18 +107,20 @@ class Turn:
     _first_shown: float | None = None
     last_shown: float = field(init=False)
 
-    # How it ended
-    doubtful: bool = False
-    """Whether the last chunk may report a failure."""
-    aside: bool = False
-    """Whether it may hold more than a piece of the answer: it is the first, brings none, finishes it, or fails."""
+    # What the last chunk was
+    is_suspect: bool = False
+    """Whether it may report a failure."""
+    needs_review: bool = False
+    """Whether it may hold more than a piece: it is suspect, the first, brings none, or finishes the answer."""
+
+    # How the answer ended
     finish_reason: str | None = None
     _group: str = ""
-    _failed: tuple[str, str] | None = None
+    _failed: StreamError | None = None
     _matched_stop: Any = None
-    _annotated: bool = False
-    _blocked: bool = False
-    _complete: bool = False
+    _is_annotated: bool = False
+    _is_blocked: bool = False
+    _is_complete: bool = False
     _finished: tuple[ToolCall, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -132,16 +130,16 @@ class Turn:
     @property
     def completion(self) -> Completion:
         """The answer so far."""
-        runs = self._complete and self._group in _RUNNABLE and not self._blocked
+        runs = self._is_complete and self._may_run_calls
         calls = self.calls.so_far() if self._finished is None else self._finished
         first, byte = self._first_shown, self.first_byte
         speed, unit = self._speed()
-        fields, extra = self._fields()
-        if calls and runs and not self.texts and not self._content_came:
-            fields["content"] = None
+        message_fields, extra = self._kept_fields()
+        if calls and runs and not self.texts and not self._content_is_text:
+            message_fields["content"] = None
         return Completion(
-            id=self._id or self._spare_id,
-            model=self._model or self._spare_model,
+            id=self._id or self._fallback_id,
+            model=self._model or self._fallback_model,
             text="".join(self.texts),
             reasoning="".join(self.reasonings),
             refusal="".join(self.refusals),
@@ -154,38 +152,37 @@ class Turn:
             timings=self._timings,
             logprobs=tuple(self._logprobs),
             filter_reports=tuple(self._reports),
-            blocked=self._blocked,
+            blocked=self._is_blocked,
             matched_stop=self._matched_stop,
-            complete=self._complete,
+            complete=self._is_complete,
             repairs=tuple(kind + where for kind, where in self.repairs.items()),
             metrics=structs.replace(
                 self.metrics,
                 first_byte=None if byte is None else byte - self.started,
                 first_token=None if first is None else first - self.started,
-                bytes=self.bytes,
+                bytes=self.size,
                 events=self.events,
                 keepalives=self.keepalives,
             ),
             reasoning_carrier=self._carrier,
-            message_fields=fields,
+            message_fields=message_fields,
             extra=extra,
             request_id=self.request_id,
         )
 
-    def _fields(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What goes back with the message as it came, and what else the server said."""
-        if not self._items and not self._extra.keys() & ("choice", "message"):
-            return {}, dict(self._extra)
-        back: dict[str, Any] = {}
+    @property
+    def _may_run_calls(self) -> bool:
+        return self._group in _RUNNABLE and not self._is_blocked
+
+    def _kept_fields(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The fields that go back with the message, and everything else that svir has no name for."""
+        joined = {name: carriers.NAMED[name].join(pieces) for name, pieces in self._kept.items()}
+        back = {name: value for name, value in joined.items() if carriers.NAMED[name].back}
         extra = dict(self._extra)
-        below = {place: dict(kept) for place in ("choice", "message") if isinstance(kept := extra.get(place, {}), dict)}
-        for name, pieces in self._items.items():
-            carrier = carriers.NAMED[name]
-            (back if carrier.back else below["message"])[name] = carrier.join(pieces)
-        for place, kept in below.items():
-            extra.pop(place, None)
-            if kept:
-                extra[place] = kept
+        if self._extra_in_choice:
+            extra["choice"] = dict(self._extra_in_choice)
+        if message := self._extra_in_message | {name: joined[name] for name in joined.keys() - back.keys()}:
+            extra["message"] = message
         return back, extra
 
     def note(self, kind: str, *, here: bool = True) -> None:
@@ -205,22 +202,22 @@ class Turn:
         """
         events: list[Event] = []
         choices = chunk.choices
-        self.doubtful = chunk.error is not None or (not choices and chunk.usage is None)
-        self.aside = self.doubtful or not choices or self.chunks == 1
-        if not self._named:
-            self._name(chunk)
+        self.is_suspect = chunk.error is not None or (not choices and chunk.usage is None)
+        self.needs_review = not choices or self.chunks == 1
+        if not (self._id and self._model):
+            self._identify(chunk)
         if choices and self._choice_read is None:
             self._choose(choices)
         if chunk.prompt_progress is not None:
             events.append(Progress(chunk.prompt_progress.processed, chunk.prompt_progress.total))
         try:
             if verdicts := chunk.prompt_filter_results or chunk.prompt_annotations:
-                events += self._prompt_verdicts(verdicts)
+                events += self._prompt_reports(verdicts)
             for choice in choices or ():
                 if choice.index == self._choice_read or choice.index is None:
                     self._choice(choice, events)
                 else:
-                    self._pass_over(choice)
+                    self._skip(choice)
         except RecursionError as error:
             got = f"one nested too deeply at event {self.events}"
             raise ProtocolError(f"expected values that can be read, got {got}") from error
@@ -228,30 +225,30 @@ class Turn:
             self._count_tokens(chunk.usage)
         elif chunk.x_groq is not None:
             self._count_tokens(chunk.x_groq.usage)
+        self.needs_review |= self.is_suspect
         if chunk.timings:
             self._timings = chunk.timings
         return events
 
-    def rest(self, delta: Delta, /) -> list[Event]:
-        """What was held back for a continuation that never came; `delta` is the rest of it."""
+    def flush(self, delta: Delta, /) -> list[Event]:
+        """What was held back for a continuation that never came; `delta` has the halves of characters."""
         events: list[Event] = []
         self._delta(delta, events)
-        for is_reasoning, piece in self.tags.rest() if self.tags is not None else ():
+        for is_reasoning, piece in self.tags.flush() if self.tags is not None else ():
             self._piece(is_reasoning, piece, events)
         return events
 
-    def _name(self, chunk: Chunk) -> None:
-        """The first of each that is not empty counts: some servers send empty ones, or another id with every chunk.
+    def _identify(self, chunk: Chunk) -> None:
+        """The first id and model that are not empty count: some servers send empty ones, or another id in every chunk.
 
         What has no choice may be a keep-alive with an id of its own: that counts where there is no other.
         """
         if chunk.choices:
             self._id = self._id or chunk.id or ""
             self._model = self._model or chunk.model or ""
-            self._named = bool(self._id and self._model)
         else:
-            self._spare_id = self._spare_id or chunk.id or ""
-            self._spare_model = self._spare_model or chunk.model or ""
+            self._fallback_id = self._fallback_id or chunk.id or ""
+            self._fallback_model = self._fallback_model or chunk.model or ""
 
     def deltas(self, chunk: Chunk, /) -> Iterator[Delta]:
         """The deltas of a chunk that are read, before they are."""
@@ -269,18 +266,15 @@ class Turn:
         if self._choice_read:
             self.note(f"choice {clip(str(self._choice_read), 20)} in place of choice 0")
 
-    def _pass_over(self, choice: Choice) -> None:
-        self.doubtful = self.aside = self.doubtful or choice.error is not None
+    def _skip(self, choice: Choice) -> None:
+        self.is_suspect |= choice.error is not None
         delta = choice.delta if choice.delta is not None else choice.message
-        said = delta is not None and (delta.content or delta.tool_calls or _others_of(delta) != _NO_OTHERS)
-        self._passed_said = self._passed_said or bool(choice.finish_reason or choice.text or said)
-        if (
-            choice.index is not None
-            and len(self._passed_over) < _NAMED_CHOICES
-            and choice.index not in self._passed_over
-        ):
-            self._passed_over.add(choice.index)
-            self.note(f"choice {clip(str(choice.index), 20)} not read")
+        has_piece = delta is not None and (delta.content or delta.tool_calls or _beside_text(delta) != _NOTHING_BESIDE)
+        self._skipped_an_answer |= bool(choice.finish_reason or choice.text or has_piece)
+        index, skipped = choice.index, self._skipped_choices
+        if index is not None and index not in skipped and len(skipped) < _LISTED_CHOICES:
+            skipped.add(index)
+            self.note(f"choice {clip(str(index), 20)} not read")
 
     def _delta_of(self, choice: Choice) -> Delta | None:
         """The delta of a choice, or what stands in its place; beside one, a message or a text only repeats it."""
@@ -305,19 +299,19 @@ class Turn:
             if self._first_shown is None:
                 self._first_shown = self.now
         else:
-            self.aside = True
+            self.needs_review = True
         if choice.logprobs is not None:
             # Of a refusal they stand under its own name.
             for name in ("content", "refusal"):
                 if isinstance(entries := choice.logprobs.get(name), list):
                     self._logprobs.extend(entries)
         if choice.content_filter_results:
-            self._verdict(choice, events)
+            self._answer_report(choice, events)
         if choice.finish_reason:
-            self.aside = True
+            self.needs_review = True
             self._finish(choice.finish_reason)
         if choice.error is not None:
-            self.doubtful = self.aside = True
+            self.is_suspect = True
         if choice.matched_stop is not None:
             self._matched_stop = choice.matched_stop
         if choice.usage is not None:
@@ -325,14 +319,14 @@ class Turn:
 
     def _delta(self, delta: Delta, events: list[Event]) -> None:
         """Reasoning, then text, then refusal, then calls: the order inside a delta that holds several."""
-        if _others_of(delta) != _NO_OTHERS:
+        if _beside_text(delta) != _NOTHING_BESIDE:
             self._reasoning(delta, events)
         content = delta.content
         if content.__class__ is str:
             if content:
-                self._text(content, events)
+                self._add_text(content, events)
             else:
-                self._content_came = True
+                self._content_is_text = True
         elif content is not None:
             self._odd_content(content, events)
         if delta.refusal:
@@ -351,21 +345,21 @@ class Turn:
                 self.note("two reasoning carriers that differ")
             if isinstance(getattr(delta, carrier), dict):
                 self.note(f"{carrier} as an object")
-            self._reason(text, carrier, events)
-        for item in carriers.ITEMS:
-            if value := getattr(delta, item.name):
-                self._items.setdefault(item.name, []).append(value)
+            self._add_reasoning(text, carrier, events)
+        for kept in carriers.KEPT:
+            if value := getattr(delta, kept.name):
+                self._kept.setdefault(kept.name, []).append(value)
 
-    def _reason(self, text: str, carrier: str, events: list[Event]) -> None:
+    def _add_reasoning(self, text: str, carrier: str, events: list[Event]) -> None:
         self._carrier = self._carrier or carrier
         if carrier != "tags" and self.tags is not None and self.tags.on and not self.tags.inside:
-            for _, held in self.tags.rest():
+            for _, held in self.tags.flush():
                 self._piece(False, held, events)
             self.tags.on = False
         self.reasonings.append(text)
         events.append(Reasoning(text))
 
-    def _text(self, text: str, events: list[Event]) -> None:
+    def _add_text(self, text: str, events: list[Event]) -> None:
         tags = self.tags
         if tags is None or not tags.on or ("<" not in text and not tags.inside and not tags.held):
             self.texts.append(text)
@@ -376,7 +370,7 @@ class Turn:
 
     def _piece(self, is_reasoning: bool, text: str, events: list[Event]) -> None:
         if is_reasoning:
-            self._reason(text, "tags", events)
+            self._add_reasoning(text, "tags", events)
         else:
             self.texts.append(text)
             events.append(Text(text))
@@ -387,86 +381,73 @@ class Turn:
             content = [content]
         if not isinstance(content, list):
             self.note("content not a string")
-            self._text(encode(content).decode(), events)
+            self._add_text(encode(content).decode(), events)
             return
         self.note("content as a list of parts")
         if others := [part for part in content if carriers.is_other(part)]:
-            self._keep(self._below("message"), {"content": others}, ("content",))
+            self._collect(self._extra_in_message, {"content": others})
         for is_reasoning, text in carriers.parts(content):
             if is_reasoning:
-                self._reason(text, "parts", events)
+                self._add_reasoning(text, "parts", events)
             else:
-                self._text(text, events)
+                self._add_text(text, events)
 
-    # What else the server said
+    # What else the server sent
 
-    def gather(self, data: Any, /) -> None:
-        """Keeps what a payload holds beside the fields that are read."""
+    def collect(self, data: Any, /) -> None:
+        """Keeps what a payload, as plain data, holds beside the fields that `take` reads."""
         if not isinstance(data, dict):
             return
         usage, groq = data.get("usage"), data.get("x_groq")
         if isinstance(groq, dict):
             usage = usage or groq.get("usage")
             data = data | {"x_groq": {name: groq[name] for name in groq if name != "usage"}}
-        if others := [name for name in data if name not in _KNOWN]:
-            self._keep(self._extra, data, others)
+        self._collect(self._extra, data, _KNOWN)
         choices = data.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict) or choice.get("index") not in (None, self._choice_read):
                 continue
             usage = usage or choice.get("usage")
-            self._finish_natively(choice)
-            if others := [name for name in choice if name not in _KNOWN_IN_CHOICE]:
-                self._keep(self._below("choice"), choice, others)
-            delta = choice.get("delta")
-            delta = choice.get("message") if delta is None else delta
-            if isinstance(delta, dict) and (others := [name for name in delta if name not in _KNOWN_IN_DELTA]):
-                self._keep(self._below("message"), delta, others)
+            self._native_finish(choice)
+            self._collect(self._extra_in_choice, choice, _KNOWN_IN_CHOICE)
+            message = choice.get("message") if choice.get("delta") is None else choice["delta"]
+            if isinstance(message, dict):
+                self._collect(self._extra_in_message, message, _KNOWN_IN_DELTA)
         if isinstance(usage, dict) and self._usage is not None and (extra := tolerant.unnamed(usage, UsageField)):
             self._usage = structs.replace(self._usage, extra=extra)
 
-    def _below(self, place: str) -> dict[str, Any]:
-        kept = self._extra.setdefault(place, {})
-        if not isinstance(kept, dict):
-            kept = self._extra[place] = {}
-        return kept
-
-    def _keep(self, kept: dict[str, Any], data: dict[str, Any], names: Iterable[str]) -> None:
-        for name in names:
-            if (value := data[name]) in _EMPTY:
+    def _collect(self, extra: dict[str, Any], data: dict[str, Any], known: Container[str] = ()) -> None:
+        for name, value in data.items():
+            if name in known or value in _EMPTY:
                 continue
-            before = kept.get(name)
-            if kept is not self._extra and name in carriers.RARE:
-                self._items.setdefault(name, []).append(value)
+            before = extra.get(name)
+            if name in carriers.RARE and extra is not self._extra:
+                self._kept.setdefault(name, []).append(value)
             elif isinstance(before, list) and isinstance(value, list):
-                kept[name] = carriers.listed((before, value))
+                extra[name] = carriers.listed((before, value))
             else:
-                kept[name] = value
+                extra[name] = value
 
-    # What a filter said
+    # Verdicts of a content filter
 
-    def _prompt_verdicts(self, entries: list[Any]) -> list[Event]:
-        found = [entry.get("content_filter_results") for entry in entries if isinstance(entry, dict)]
-        verdicts = [verdict for verdict in found if isinstance(verdict, dict) and verdict]
-        return [self._report("prompt", verdict, None) for verdict in verdicts]
+    def _prompt_reports(self, entries: list[Any]) -> list[Event]:
+        verdicts = [entry.get("content_filter_results") for entry in entries if isinstance(entry, dict)]
+        return [self._report("prompt", verdict, None) for verdict in verdicts if isinstance(verdict, dict) and verdict]
 
-    def _verdict(self, choice: Choice, events: list[Event]) -> None:
-        """A filter's verdict on the answer; the same one again, about the same text, is not reported again."""
+    def _answer_report(self, choice: Choice, events: list[Event]) -> None:
+        """The verdict on the answer; the same one again, about the same text, is not reported again."""
         offsets = choice.content_filter_offsets
         # With offsets an asynchronous filter is at work, whose verdicts may come after the text.
-        self._annotated = self._annotated or offsets is not None
-        written = bytes(choice.content_filter_results), offsets
-        if written == self._last_written:
-            return
-        verdict = self._plain(written[0]), offsets
+        self._is_annotated |= offsets is not None
+        verdict = self._plain(bytes(choice.content_filter_results)), offsets
         if verdict[0] and isinstance(verdict[0], dict) and verdict != self._last_verdict:
-            self._last_written, self._last_verdict = written, verdict
+            self._last_verdict = verdict
             events.append(self._report("answer", *verdict))
 
     def _report(self, source: str, results: Any, offsets: Any) -> FilterReport:
-        filtered = _is_filtered(results)
-        self._blocked = self._blocked or (filtered and source == "answer")
-        report = FilterReport(source, results, offsets if isinstance(offsets, dict) else None, filtered)
+        is_blocking = _is_filtered(results)
+        self._is_blocked |= is_blocking and source == "answer"
+        report = FilterReport(source, results, offsets if isinstance(offsets, dict) else None, is_blocking)
         self._reports.append(report)
         return report
 
@@ -482,43 +463,16 @@ class Turn:
 
     def _speed(self) -> tuple[float | None, str]:
         """Tokens or pieces per second from the first to the last: under two, or 50 ms, there is no honest rate."""
-        window = self.last_shown - (self._first_shown or self.last_shown)
-        if self.shown < 2 or window < 0.05:
+        seconds = self.last_shown - (self._first_shown or self.last_shown)
+        if self.shown < 2 or seconds < 0.05:
             return None, ""
-        tokens = self._visible_tokens()
-        return ((self.shown - 1) / window, "pieces/s") if tokens is None else ((tokens - 1) / window, "tokens/s")
-
-    def _visible_tokens(self) -> int | None:
-        """The tokens that the usage counts, without those of reasoning that was never shown (OpenAI)."""
-        usage = self._usage
-        if usage is None or not usage.completion_tokens:
-            return None
-        tokens, thought = usage.completion_tokens, usage.reasoning_tokens or 0
-        apart = usage.total_tokens == (usage.prompt_tokens or 0) + tokens + thought  # xAI counts them apart
-        if thought and not self.reasonings and not apart:
-            tokens -= thought
-        return tokens if tokens > 1 else None
+        tokens = visible_tokens(self._usage, has_reasoning=bool(self.reasonings))
+        return ((self.shown - 1) / seconds, "pieces/s") if tokens is None else ((tokens - 1) / seconds, "tokens/s")
 
     def _count_tokens(self, field: UsageField | None) -> None:
         """The last usage that is not empty wins: some servers send it with every chunk, growing."""
-        if field is None:
-            return
-        prompt = field.prompt_tokens_details or field.input_tokens_details
-        completion = field.completion_tokens_details or field.output_tokens_details
-        cached = prompt.cached_tokens if prompt is not None else None
-        thought = completion.reasoning_tokens if completion is not None else None
-        if cached is None:
-            cached = _first(field.cached_tokens, field.prompt_cache_hit_tokens, field.num_cached_tokens)
-        usage = Usage(
-            field.input_tokens if field.prompt_tokens is None else field.prompt_tokens,
-            field.output_tokens if field.completion_tokens is None else field.completion_tokens,
-            field.total_tokens,
-            cached,
-            field.reasoning_tokens if thought is None else thought,
-        )
-        counts = (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)
-        if counts != (None, None, None) or usage.cached_tokens or usage.reasoning_tokens:
-            self._usage = usage
+        if field is not None:
+            self._usage = usage_of(field) or self._usage
 
     def _finish(self, word: str) -> None:
         """Two finish reasons: the more specific wins, `tool_calls` over `stop`, those that cut over all."""
@@ -531,7 +485,7 @@ class Turn:
             self.note(f"finish reason {clip(word, 40)} read as {reason or 'none'}")
         if group == "none":
             return
-        self._blocked = self._blocked or group == "blocked"
+        self._is_blocked |= group == "blocked"
         if self.finish_reason is None:
             self.finish_reason, self._group = reason, group
         elif reason != self.finish_reason:
@@ -539,9 +493,9 @@ class Turn:
             if _WEIGHTS[group] > _WEIGHTS[self._group]:
                 self.finish_reason, self._group = reason, group
 
-    def _finish_natively(self, choice: dict[str, Any]) -> None:
-        """What stands beside a finish reason. vLLM says there what stopped the answer; OpenRouter calls a failure of
-        its provider `stop`, and has the provider's own word beside it."""
+    def _native_finish(self, choice: dict[str, Any]) -> None:
+        """What stands beside a finish reason. vLLM names there what stopped the answer; OpenRouter reports a failure of
+        its provider as `stop`, and has the provider's own word beside it."""
         if self._matched_stop is None and choice.get("stop_reason") is not None:
             self._matched_stop = choice["stop_reason"]
         word = choice.get("native_finish_reason")
@@ -549,11 +503,11 @@ class Turn:
             self._fail(word)
 
     def _fail(self, word: str) -> None:
-        self._failed = self._failed or (word, f"event {self.events}")
+        self._failed = self._failed or failure.of_finish(word, f"event {self.events}")
 
-    def count_nothing(self, payload: bytes, /) -> None:
-        """A payload without a choice came: it is shown if none ever does."""
-        self._instead = self._instead or payload[:400]
+    def note_without_choice(self, payload: bytes, /) -> None:
+        """A payload without a choice came: the error quotes it if no choice ever does."""
+        self._without_choice = self._without_choice or payload[:400]
 
     def close(self, *, done: bool, framed: bool) -> Iterator[Event]:
         """The stream is over: the calls that may run, the usage, the completion.
@@ -563,19 +517,19 @@ class Turn:
             framed: whether the body ended as the HTTP framing announced.
         """
         if self._failed is not None:
-            raise failure.of_finish(*self._failed)
-        self._judge(done, framed)
-        if self._group in _RUNNABLE and not self._blocked:
+            raise self._failed
+        self._check_end(done, framed)
+        if self._may_run_calls:
             self._finished = self.calls.finish()
             if self._group == "calls" and not self._finished:
                 raise ProtocolError("expected a tool call, got the finish reason tool_calls without one")
-        self._complete = True
+        self._is_complete = True
         yield from self._finished or ()
         if self._usage is not None:
             yield self._usage
         yield self.completion
 
-    def _judge(self, done: bool, framed: bool) -> None:
+    def _check_end(self, done: bool, framed: bool) -> None:
         """Whether the end of the stream is the end of the answer.
 
         `[DONE]` says that the server means it, a finish reason that the model did; with both nothing is left to
@@ -584,7 +538,7 @@ class Turn:
         held = len(self.calls)
         if self._choice_read is None:
             kind: type[StreamError] = ProtocolError if done else TruncatedError
-            raise kind(f"expected an answer with a choice, got {clip(self._instead.decode(errors='replace'))!r}")
+            raise kind(f"expected an answer with a choice, got {clip(self._without_choice.decode(errors='replace'))!r}")
         if self.finish_reason is None and not done:
             raise TruncatedError(
                 f"expected a finish reason and [DONE], got the end of the stream after event {self.events}"
@@ -592,19 +546,19 @@ class Turn:
         if self.finish_reason is None:
             if held:
                 raise TruncatedError(f"expected a finish reason for {held} tool calls, got [DONE] without one")
-            if self._passed_said:
+            if self._skipped_an_answer:
                 raise TruncatedError(f"expected a finish reason for choice {self._choice_read}, got other choices")
             if not self.shown:
                 raise TruncatedError("expected an answer or a finish reason, got [DONE] without either")
-            self._lack("no finish reason")
+            self._accept_without("no finish reason")
         elif not done and framed:
-            self._lack("no [DONE]")
+            self._accept_without("no [DONE]")
         elif not done:
-            if held or self._annotated:
+            if held or self._is_annotated:
                 raise TruncatedError("expected [DONE] behind tool calls or filter verdicts, got a body that stopped")
-            self._lack("no [DONE] and an unframed end")
+            self._accept_without("no [DONE] and an unframed end")
 
-    def _lack(self, kind: str) -> None:
+    def _accept_without(self, kind: str) -> None:
         if self.strict:
             raise TruncatedError(f"expected a finish reason and [DONE], got {kind}")
         self.note(kind, here=False)
@@ -623,8 +577,3 @@ def _is_filtered(results: Any) -> bool:
     if isinstance(results, dict):
         return results.get("filtered") is True or any(map(_is_filtered, results.values()))
     return isinstance(results, list) and any(map(_is_filtered, results))
-
-
-def _first(*counts: int | None) -> int | None:
-    """The first count that was given."""
-    return next((count for count in counts if count is not None), None)
