@@ -1,8 +1,10 @@
 """What a server's failure means: a status, the body of an error, an envelope in a stream, a finish reason.
 
-Servers agree on nothing here, so everything is a table with the server of each row: `_SHAPES` (what tells a failure),
-`_WORDS`, `_CODES` and their like (where its words are), `_FINISHES`, `_STATUSES` (names that stand for a status),
-`_OVERFLOWS` and `_OVERFLOW_TEXTS`. A new server is a new row.
+Three steps, in this order: does plain data report a failure (`in_data`); what does the server say of it (`_read`, which
+makes a `Detail`); which exception is that, and may the request be sent again (`of_status`, `of_event`, `of_finish`).
+Servers agree on nothing here, so each step stands on tables that name the server of each row: `_FAILURES` and
+`_ENVELOPES`; `_WORDS`, `_CODES` and their like; `_FINISHES`, `_STATUSES`, `_OVERFLOWS` and `_OVERFLOW_TEXTS`. A new
+server is a new row.
 """
 
 from __future__ import annotations
@@ -35,28 +37,16 @@ from ..errors import (
 from . import sse, tolerant
 from .chunks import is_done
 
-# The shapes of a failure
+# Does it report a failure?
 
 _DEPTH = 8
-"""Errors wrapped in errors, and JSON in JSON, are followed so far."""
+"""How many errors wrapped in errors, and JSON in JSON, are unwrapped."""
 
 
-class _Shape(Struct, frozen=True):
-    """One way in which an object reports a failure: by a field, and by what its value is."""
-
-    field: str
-    reports: Callable[[Any], bool]
-    coded: bool = False
-    """Whether it needs a `code` beside it that is none of success."""
-
-    def fits(self, data: dict[str, Any]) -> bool:
-        return self.reports(data.get(self.field)) and (not self.coded or _is_failing_code(data.get("code")))
-
-
-def _says(value: Any, depth: int = _DEPTH) -> bool:
-    """Copilot sends an `error` with every verdict whose fields are all empty: that is none."""
+def _is_filled(value: Any, depth: int = _DEPTH) -> bool:
+    """Whether a value holds anything: Copilot sends an `error` whose fields are all empty with every verdict."""
     if isinstance(value, dict | list) and depth:
-        return any(_says(each, depth - 1) for each in (value.values() if isinstance(value, dict) else value))
+        return any(_is_filled(each, depth - 1) for each in (value.values() if isinstance(value, dict) else value))
     return value is not None and value not in ("", 0, False)
 
 
@@ -73,41 +63,37 @@ def _is_failing_code(value: Any) -> bool:
     return _code(value) is not None and str(value).lower() not in ("0", "200", "20000", "ok", "success")
 
 
-# These report a failure whatever else the object holds, choices too.
-_SHAPES = (
-    # OpenAI, llama.cpp, vLLM, OpenRouter: an object; mlx-lm, LM Studio, xAI, Ollama, Hugging Face: a text
-    _Shape("error", _says),
-    # Cloudflare: a list of objects; GraphQL gateways
-    _Shape("errors", _says),
-    # SGLang, vLLM before 0.10, Mistral
-    _Shape("object", _is_word("error")),
-    # Anthropic, and gateways before it
-    _Shape("type", _is_word("error")),
-    _Shape("status", _is_word("error", "fail", "failed", "failure")),
-    # Cloudflare, Zhipu, SiliconFlow
-    _Shape("success", lambda value: value is False),
+# Field -> whether its value reports a failure, whatever else the object holds, choices too.
+_FAILURES: dict[str, Callable[[Any], bool]] = {
+    "error": _is_filled,  # an object: OpenAI, llama.cpp, vLLM, OpenRouter; a text: mlx-lm, LM Studio, xAI, Ollama
+    "errors": _is_filled,  # Cloudflare: a list of objects; GraphQL gateways
+    "object": _is_word("error"),  # SGLang, vLLM before 0.10, Mistral
+    "type": _is_word("error"),  # Anthropic, and gateways before it
+    "status": _is_word("error", "fail", "failed", "failure"),
+    "success": lambda value: value is False,  # Cloudflare, Zhipu, SiliconFlow
     # MiniMax sends a `base_resp` with every answer; 0 is success
-    _Shape("base_resp", lambda value: isinstance(value, dict) and _is_failing_code(value.get("status_code"))),
+    "base_resp": lambda value: isinstance(value, dict) and _is_failing_code(value.get("status_code")),
     # Groq, where a stream is stopped early
-    _Shape("x_groq", lambda value: isinstance(value, dict) and _says(value.get("error"))),
-    # Baidu
-    _Shape("error_code", _is_failing_code),
-    _Shape("error_msg", _is_text),
-)
+    "x_groq": lambda value: isinstance(value, dict) and _is_filled(value.get("error")),
+    "error_code": _is_failing_code,  # Baidu
+    "error_msg": _is_text,
+}
 
-# These do where nothing says the contrary: a chunk with choices may have a field of such a name, too.
-_ENVELOPES = (
-    # Zhipu, SiliconFlow, gateways
-    _Shape("msg", _is_text, coded=True),
-    # FastAPI: mlx-vlm, Mistral's gateway, transformers serve
-    _Shape("detail", _says),
-    # Bedrock; AWS's own front door writes it with a capital
-    _Shape("message", _is_text),
-    _Shape("Message", _is_text),
-    _Shape("errorMessage", _is_text),
-)
+# The same for an object without choices that does not call itself a success: a chunk may have such a field, too.
+_ENVELOPES: dict[str, Callable[[Any], bool]] = {
+    "detail": _is_filled,  # FastAPI: mlx-vlm, Mistral's gateway, transformers serve
+    "message": _is_text,  # Bedrock
+    "Message": _is_text,  # AWS's own front door
+    "errorMessage": _is_text,
+}
 
-# Where the words are, in the order in which they are looked for. Each may hold a text, an object, or a list of them.
+
+def _reports(data: dict[str, Any], table: dict[str, Callable[[Any], bool]]) -> bool:
+    return any(is_failure(data.get(field)) for field, is_failure in table.items())
+
+
+# Where the words of a failure are, in the order in which they are looked for. Each field may hold a text, an object, or
+# a list of them.
 _WORDS = (
     "message",
     "Message",
@@ -162,39 +148,37 @@ def in_data(data: Any, /, *, named: bool = False) -> Detail | None:
         return next((found for each in data if isinstance(each, dict) and (found := in_data(each))), None)
     if not isinstance(data, dict):
         return None
-    if any(shape.fits(data) for shape in _SHAPES):
+    if _reports(data, _FAILURES):
         return _read(data)
     choices = data.get("choices")
     if isinstance(choices, list):
-        return next(map(_read, _in_choices(choices)), None)
-    if any(shape.fits(data) for shape in _ENVELOPES) and not _is_success(data):
+        errors = (place["error"] for place in _places(choices) if _is_filled(place.get("error")))
+        return next(map(_read, errors), None)
+    # Zhipu, SiliconFlow and gateways put their words into `msg`, beside a code
+    if _is_text(data.get("msg")) and _is_failing_code(data.get("code")):
+        return _read(data)
+    if _reports(data, _ENVELOPES) and not _is_success(data):
         return _read(data)
     return None
 
 
-_TELLING = frozenset(shape.field for shape in _SHAPES) - {"object"}
+_TELLTALE = frozenset(_FAILURES) - {"object"}
 
 
-def may_be_in(chunk: Any, /) -> bool:
-    """Whether plain data of a chunk has a field that may tell a failure: most have none, which is told at less cost."""
-    if not isinstance(chunk, dict) or not _TELLING.isdisjoint(chunk):
+def may_be_in(data: Any, /) -> bool:
+    """Whether plain data of a chunk has a field that may report a failure; costs less than `in_data`."""
+    if not isinstance(data, dict) or not _TELLTALE.isdisjoint(data):
         return True
-    choices = chunk.get("choices")
+    return any("error" in place for place in _places(data.get("choices")))
+
+
+def _places(choices: Any) -> Iterator[dict[str, Any]]:
+    """The objects in choices in which an error may stand: OpenRouter puts it into the choice that it ended."""
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict):
-            for place in (choice, choice.get("delta"), choice.get("message")):
-                if isinstance(place, dict) and "error" in place:
-                    return True
-    return False
-
-
-def _in_choices(choices: list[Any]) -> Iterator[Any]:
-    """OpenRouter puts an error into the choice that it ended."""
-    for choice in choices:
-        if isinstance(choice, dict):
             for place in (choice, choice.get("message"), choice.get("delta")):
-                if isinstance(place, dict) and _says(place.get("error")):
-                    yield place["error"]
+                if isinstance(place, dict):
+                    yield place
 
 
 def _is_success(data: dict[str, Any]) -> bool:
@@ -202,11 +186,11 @@ def _is_success(data: dict[str, Any]) -> bool:
     return data.get("success") is True or (_code(code) is not None and not _is_failing_code(code))
 
 
-# The words of a failure
+# What does the server say of it?
 
 
 def _read(error: Any, depth: int = _DEPTH) -> Detail:
-    """What is known to be a failure, in its own words; an empty detail where it has none."""
+    """The detail of what is known to be a failure; an empty one where it says nothing."""
     if depth == 0:
         return Detail()
     if isinstance(error, str):
@@ -229,21 +213,23 @@ def _read_object(error: dict[str, Any], depth: int) -> Detail:
     if own.code is None and own.status is None:
         own = structs.replace(own, code=_code(error.get("status_code")))  # MiniMax numbers its failures from 1000
     inner = _read(error.get("error"), depth)
-    told = [_read(error[name], depth) for name in _WORDS if isinstance(error.get(name), str | dict | list)]
-    words = next((found for found in told if found.message), next(filter(_has_names, told), Detail()))
-    message = _said_once(inner.message, words.message)
-    return structs.replace(_filled(_filled(inner, own), words), message=_said_once(message, _innermost(error)))
+    details = [_read(error[name], depth) for name in _WORDS if isinstance(error.get(name), str | dict | list)]
+    filled = [detail for detail in details if detail != Detail()]
+    words = next((detail for detail in filled if detail.message), filled[0] if filled else Detail())
+    message = _without_repetition(inner.message, words.message)
+    message = _without_repetition(message, _raw_message(error))
+    return structs.replace(_completed(_completed(inner, own), words), message=message)
 
 
-def _filled(detail: Detail, other: Detail) -> Detail:
-    """What one leaves out, from the other; a code in words says more than a number that is the status."""
-    said = {name: value for name in detail.__struct_fields__ if (value := getattr(detail, name)) not in (None, "")}
+def _completed(detail: Detail, other: Detail) -> Detail:
+    """A detail, with the other's fields where it has none; a code in words counts more than one that is the status."""
+    known = {name: value for name in detail.__struct_fields__ if (value := getattr(detail, name)) not in (None, "")}
     if isinstance(other.code, str) and detail.code is not None and detail.code == detail.status:
-        said.pop("code")
-    return structs.replace(other, **said)
+        known.pop("code")
+    return structs.replace(other, **known)
 
 
-def _said_once(first: str, second: str) -> str:
+def _without_repetition(first: str, second: str) -> str:
     """Fastify's `error` is the name of the status, its `message` says what is wrong."""
     if first in second or second in first:
         return max(first, second, key=len)
@@ -267,11 +253,7 @@ def _unpacked(text: str, depth: int) -> Detail:
     return structs.replace(inner, message=": ".join(filter(None, map(str.strip, parts))))
 
 
-def _has_names(detail: Detail) -> bool:
-    return detail != Detail()
-
-
-def _innermost(error: dict[str, Any]) -> str:
+def _raw_message(error: dict[str, Any]) -> str:
     """OpenRouter says "Provider returned error" and keeps the provider's own words in `metadata.raw`."""
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
@@ -372,46 +354,28 @@ class Finish(Struct, frozen=True):
     reason: str
 
 
-_SHOWN: dict[str, tuple[Group, str]] = {
-    "stop": ("done", "stop"),
-    "tool_calls": ("calls", "tool_calls"),
-    "length": ("cut", "length"),
-    "abort": ("cut", "abort"),
-    "content_filter": ("blocked", "content_filter"),
-}
-
-# By the reason that is shown; in each line the servers that say so.
-_FINISHES = {
-    "stop": (
-        "stop",  # OpenAI and nearly all
-        "eos eos_token stop_token stopped",  # Together, TGI and watsonx, gateways
-        "end_turn stop_sequence",  # Anthropic
-        "complete completed normal end finish finished done",  # Cohere, Baidu, OpenAI's Responses API, gateways
-    ),
-    "tool_calls": (
-        "tool_calls function_call",  # OpenAI
-        "tool_call tool_use function_calls",  # Cohere, Anthropic, gateways
-    ),
-    "length": (
-        "length",  # OpenAI
-        "max_tokens max_new_tokens max_completion_tokens max_length",  # Anthropic, Gemini, Cohere, gateways
-        "model_length max_output_tokens token_limit time_limit",  # Mistral, OpenAI's Responses API, watsonx
-        "model_context_window_exceeded context_window_exceeded context_length_exceeded",  # Zhipu, Anthropic
-        "context_length incomplete repetition",  # gateways, OpenAI's Responses API, vLLM
-    ),
-    "abort": (
-        "abort",  # SGLang, vLLM
-        "aborted cancelled canceled user_cancel",  # DeepSeek, TensorRT-LLM and watsonx, gateways, Cohere
-    ),
-    "content_filter": (
-        "content_filter",  # OpenAI
-        "sensitive",  # Zhipu
-        "safety recitation language blocklist prohibited_content spii model_armor",  # Gemini
-        "image_safety image_prohibited_content image_recitation",  # Gemini
-        "guardrail_intervened content_filtered",  # Bedrock
-        "refusal error_toxic moderation",  # Anthropic, Cohere, gateways
-    ),
-}
+# Group, the reason that is shown, and the words that servers have for it
+_FINISHES: tuple[tuple[Group, str, str], ...] = (
+    ("done", "stop", "stop"),  # OpenAI and nearly all
+    ("done", "stop", "eos eos_token stop_token stopped"),  # Together, TGI and watsonx, gateways
+    ("done", "stop", "end_turn stop_sequence"),  # Anthropic
+    ("done", "stop", "complete completed normal end finish finished done"),  # Cohere, Baidu, OpenAI's Responses API
+    ("calls", "tool_calls", "tool_calls function_call"),  # OpenAI
+    ("calls", "tool_calls", "tool_call tool_use function_calls"),  # Cohere, Anthropic, gateways
+    ("cut", "length", "length"),  # OpenAI
+    ("cut", "length", "max_tokens max_new_tokens max_completion_tokens max_length"),  # Anthropic, Gemini, Cohere
+    ("cut", "length", "model_length max_output_tokens token_limit time_limit"),  # Mistral, Responses API, watsonx
+    ("cut", "length", "model_context_window_exceeded context_window_exceeded"),  # Zhipu, Anthropic
+    ("cut", "length", "context_length context_length_exceeded incomplete repetition"),  # gateways, Responses API, vLLM
+    ("cut", "abort", "abort"),  # SGLang, vLLM
+    ("cut", "abort", "aborted cancelled canceled user_cancel"),  # DeepSeek, TensorRT-LLM and watsonx, gateways, Cohere
+    ("blocked", "content_filter", "content_filter"),  # OpenAI
+    ("blocked", "content_filter", "sensitive"),  # Zhipu
+    ("blocked", "content_filter", "safety recitation language blocklist prohibited_content spii model_armor"),  # Gemini
+    ("blocked", "content_filter", "image_safety image_prohibited_content image_recitation"),  # Gemini
+    ("blocked", "content_filter", "guardrail_intervened content_filtered"),  # Bedrock
+    ("blocked", "content_filter", "refusal error_toxic moderation"),  # Anthropic, Cohere, gateways
+)
 _FAILED = (
     "error",  # OpenRouter, vLLM, Mistral, watsonx, Cohere
     "network_error",  # Zhipu
@@ -422,9 +386,9 @@ _FAILED = (
     "malformed_model_output malformed_tool_use",  # Bedrock
     "error_limit rate_limit_exceeded resource_exhausted",  # Cohere, OpenAI's Responses API, gateways
 )
-_KNOWN: dict[str, Finish] = {
-    **{word: Finish(*_SHOWN[reason]) for reason, lines in _FINISHES.items() for line in lines for word in line.split()},
-    **{word: Finish("failed", word) for line in _FAILED for word in line.split()},
+_FINISH_OF: dict[str, Finish] = {
+    **{word: Finish(group, reason) for group, reason, words in _FINISHES for word in words.split()},
+    **{word: Finish("failed", word) for words in _FAILED for word in words.split()},
     **dict.fromkeys(("", "null", "none", "unspecified", "not_finished"), Finish("none", "")),
 }
 
@@ -436,14 +400,15 @@ def finish(word: str, /) -> Finish:
     chunks in the middle of an answer.
     """
     plain = re.sub(r"[\s-]+", "_", word.strip().lower())
-    return _KNOWN.get(plain.removeprefix("finish_reason_"), Finish("unknown", word))
+    return _FINISH_OF.get(plain.removeprefix("finish_reason_"), Finish("unknown", word))
 
 
-# Statuses
+# Which exception is it, and may the request be sent again?
 
 _DENIED = (401, 403)
 _REJECTED = (400, 404, 413, 422)
 _BUSY = (408, 409, 425, 429)
+_SERVER = range(500, 600)
 _NEVER = (501, 505)
 """The server does not know the method or the version; it will not learn."""
 
@@ -554,9 +519,9 @@ def of_status(
     """
     if not detail.message and body.strip()[:1] not in ("", "{", "[", "<") and "\ufffd" not in body:  # plain text
         detail = structs.replace(detail, message=body.strip())
-    said = clip(detail.message or body or reason, 500)
+    words = clip(detail.message or body or reason, 500)
     error = _class_of(status, detail)(
-        f"the server answered {status}: {said}" if said else f"the server answered {status}",
+        f"the server answered {status}: {words}" if words else f"the server answered {status}",
         status=status,
         detail=detail,
         body=body,
@@ -575,13 +540,12 @@ def of_event(detail: Detail, where: str, *, begun: bool) -> ServerStreamError:
             of the class that it would have as a status, too.
     """
     status = detail.status or _status_of_names(detail)
-    kind: type[ServerStreamError] = ServerStreamError
     as_status = _class_of(status, detail)
-    if not begun or as_status is ContextOverflowError:
-        kind = _IN_A_STREAM.get(as_status, ServerStreamError)
-    error = kind(
-        f"the server reported a failure at {where}: {clip(detail.message, 500) or _named(detail)}", detail=detail
-    )
+    is_rejection = not begun or as_status is ContextOverflowError
+    kind = _IN_A_STREAM.get(as_status, ServerStreamError) if is_rejection else ServerStreamError
+    names = ", ".join(str(name) for name in (detail.code, detail.type) if name is not None)
+    words = clip(detail.message, 500) or (f"{clip(names, 80)}, without a message" if names else "no message")
+    error = kind(f"the server reported a failure at {where}: {words}", detail=detail)
     error.retryable = _may_pass(status, detail, detail.retry_after)
     return error
 
@@ -614,11 +578,7 @@ def _class_of(status: int | None, detail: Detail) -> type[StatusError]:
         return RateLimitError
     if status in _REJECTED:
         return RejectedError
-    return ServerError if status == 408 or _is_server_failure(status) else StatusError
-
-
-def _is_server_failure(status: int | None) -> bool:
-    return status is not None and 500 <= status <= 599
+    return ServerError if status == 408 or status in _SERVER else StatusError
 
 
 def _may_pass(status: int | None, detail: Detail, retry_after: float | None) -> bool:
@@ -629,16 +589,11 @@ def _may_pass(status: int | None, detail: Detail, retry_after: float | None) -> 
         return False
     if status == 429 and re.search(_USED_UP_TEXT, detail.message):
         return retry_after is not None  # Gemini calls the limit of a minute a quota, too, and names the wait
-    return status in _BUSY or (_is_server_failure(status) and status not in _NEVER)
+    return status in _BUSY or (status in _SERVER and status not in _NEVER)
 
 
 def _is_filtered(detail: Detail) -> bool:
     return not _FILTERED.isdisjoint(_names(detail)) or re.search(_FILTERED_TEXT, detail.message) is not None
-
-
-def _named(detail: Detail) -> str:
-    names = [str(name) for name in (detail.code, detail.type) if name is not None]
-    return f"{clip(', '.join(names), 80)}, without a message" if names else "no message"
 
 
 def _names(detail: Detail) -> list[str]:
@@ -723,10 +678,10 @@ def is_overflow(detail: Detail, /) -> bool:
     message = detail.message[:2000]  # what comes later is most likely the prompt, repeated
     if not _OVERFLOWS.isdisjoint(_names(detail)):
         return True
-    return not _NO_OVERFLOW.search(message) and any(map(_tells_overflow, re.split(r"[.;!?。；]\s+|\n", message)))
+    return not _NO_OVERFLOW.search(message) and any(map(_is_about_overflow, re.split(r"[.;!?。；]\s+|\n", message)))
 
 
-def _tells_overflow(sentence: str) -> bool:
+def _is_about_overflow(sentence: str) -> bool:
     if _OTHER_THINGS.search(sentence) and not re.search("(?i)token|context", sentence):
         return False
     if _OUTPUT.search(sentence) and not re.search(_PROMPT, sentence, re.IGNORECASE):
