@@ -1,8 +1,11 @@
 """Server-sent events: blocks of bytes, cut anywhere, become payloads (WHATWG framing).
 
 Lines end in LF, CR or CRLF, on bytes: a JSON string may hold U+2028 or U+0085, which `str.splitlines` would cut at.
-A block in which whole events lie is cut at its blank lines in one go; everything else goes line by line. Both are
-linear: an unfinished line is kept in pieces and joined once.
+A block is read in the cheapest way that it allows: as one plain event; as a `Run` of events, cut at their blank lines
+in one go; or line by line. All are linear: an unfinished line is kept in pieces and joined once.
+
+What is no plain data is marked by its class: `Failure`, `Ping`, `Line`, `Comment`, `Stray`, `Unterminated`, which are
+`bytes`, too. The `id` and `retry` fields are passed over, and so are other names of events: their payload decides.
 
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.
 """
@@ -59,15 +62,16 @@ class Unterminated(bytes):
 class Run:
     """The events that lie whole in one block.
 
-    Attributes:
+    Args:
         events: their bytes, from the first `data: ` to the last blank line.
+        by_line: reads their lines, where they are no plain events.
     """
 
-    __slots__ = ("_event", "_pieces", "events")
+    __slots__ = ("_by_line", "_pieces", "events")
 
-    def __init__(self, events: bytes, event: _Event) -> None:
+    def __init__(self, events: bytes, by_line: Callable[[list[bytes]], Iterator[bytes]]) -> None:
         self.events: bytes = events
-        self._event = event
+        self._by_line = by_line
         self._pieces: list[bytes] | None = None
 
     def split(self) -> list[bytes]:
@@ -78,14 +82,10 @@ class Run:
 
     def payloads(self) -> Iterable[bytes]:
         """Their payloads, in order. May be called once, and before the next block."""
-        run = self.split()
-        if b"".join(run).find(b"\n") < 0 and b"" not in run:  # (`count` takes ten times as long)
-            return run
-        return self._by_line()  # comments, names, or data in several lines lie between
-
-    def _by_line(self) -> Iterator[bytes]:
-        for line in self.events[:-1].split(b"\n"):
-            yield from self._event.feed(line)
+        pieces = self.split()
+        if b"".join(pieces).find(b"\n") < 0 and b"" not in pieces:  # (`count` takes ten times as long)
+            return pieces
+        return self._by_line(self.events[:-1].split(b"\n"))  # comments, names, or data in several lines lie between
 
 
 class Decoder:
@@ -105,19 +105,27 @@ class Decoder:
     def __init__(self, *, limit: int = 64 * 2**20, is_last: Test = _never, is_whole: Test = _never) -> None:
         self.is_idle: bool = False
         self._limit = limit
-        self._event = _Event(limit, is_last, is_whole)
+        self._is_last = is_last
+        self._is_whole = is_whole
+        # What may still be a byte order mark; `None` once that is decided
         self._start: bytes | None = b""
+        # The unfinished line
         self._tail: list[bytes] = []
         self._size = 0
+        """Bytes of the unfinished event, this line included."""
         self._after_cr = False
+        # The unfinished event
+        self._data: list[bytes] = []
+        self._kind: type[bytes] = bytes
+        self._event_size = 0
+        self._splits_lines = False
 
     def feed(self, block: bytes, /) -> Iterable[bytes | Run]:
         """The payloads that a block completes, one by one; to be read before the next block.
 
         Returns:
             Plain `bytes` for the data of an event, several lines joined by LF, empty ones left out; a `Run` where the
-            block holds several events; and in their place `Failure`, `Ping`, `Line`, `Comment` and `Stray`. The `id`
-            and `retry` fields are passed over, and so are other names of events: the payload decides what it is.
+            block holds several events; and in their place what is marked as no plain data.
 
         Raises:
             TooLargeError: an event or a line over the limit.
@@ -143,23 +151,22 @@ class Decoder:
                 return ()
             block, self._start = self._start.removeprefix(_BOM), None
         self.is_idle = False
-        event, tail = self._event, self._tail
         if self._after_cr and block:
             block = block.removeprefix(b"\n")
             self._after_cr = False
-        if tail:
+        if tail := self._tail:
             tail.append(block)
             block = b"".join(tail)
             tail.clear()
         whole: tuple[bytes | Run, ...] = ()
-        if event.open or block[:6] != BEFORE or b"\r" in block or len(block) > self._limit:
+        if self._event_size or block[:6] != BEFORE or b"\r" in block or len(block) > self._limit:
             self._after_cr = self._after_cr or block[-1:] == b"\r"
             *lines, rest = _cut(block)
         else:
             first, last = block.find(AFTER), block.rfind(AFTER)
             if first >= 0:
-                single = first == last and block.find(b"\n") == first > len(BEFORE)
-                whole = (block[len(BEFORE) : first] if single else Run(block[: last + len(AFTER)], event),)
+                is_single = first == last and block.find(b"\n") == first > len(BEFORE)
+                whole = (block[len(BEFORE) : first] if is_single else Run(block[: last + len(AFTER)], self._lines),)
                 block = block[last + len(AFTER) :]
             *lines, rest = block.split(b"\n")
         if lines:
@@ -169,18 +176,17 @@ class Decoder:
 
     def _by_line(self, whole: tuple[bytes | Run, ...], lines: list[bytes], rest: bytes) -> Iterator[bytes | Run]:
         yield from whole
-        for line in lines:
-            yield from self._event.feed(line)
+        yield from self._lines(lines)
         self._keep(rest)
 
     def _keep(self, rest: bytes) -> None:
         """The rest of a block begins a line."""
-        self._size = self._event.size + len(rest)
+        self._size = self._event_size + len(rest)
         if self._size > self._limit:
             raise _too_large(self._limit)
         if rest:
             self._tail.append(rest)
-        self.is_idle = not (rest or self._event.open or self._after_cr)
+        self.is_idle = not (rest or self._event_size or self._after_cr)
 
     def end(self) -> Iterator[bytes]:
         """The body is over: what is pending is handed on, because gateways leave out the last blank line."""
@@ -189,79 +195,73 @@ class Decoder:
         rest, self._start = b"".join(self._tail), None
         self._tail.clear()
         if rest:
-            yield from self._event.feed(rest)
-        yield from self._event.end()
+            yield from self._lines([rest])
+        yield from self._close(Unterminated)
+
+    # Lines without their ends
+
+    def _lines(self, lines: list[bytes]) -> Iterator[bytes]:
+        """The payloads that lines complete, and what is marked among them."""
+        for line in lines:
+            if not line:
+                if self._event_size:
+                    yield from self._close(bytes)
+                continue
+            if self._event_size + len(line) >= self._limit:
+                raise _too_large(self._limit)
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"data":
+                yield from self._data_line(value, len(line) + 1)
+            elif not name:
+                yield Comment(value)
+            elif name == b"event":
+                self._event_size += len(line) + 1
+                self._kind = Failure if value == b"error" else Ping if value.strip().lower() in _PINGS else bytes
+            elif name == b"error":
+                yield Failure(value)
+            elif name not in (b"id", b"retry"):
+                yield Stray(line)
+
+    def _data_line(self, value: bytes, size: int) -> tuple[bytes, ...]:
+        data = self._data
+        payloads: tuple[bytes, ...] = ()
+        if len(data) == 1 and self._kind is bytes and self._is_whole(data[0]):
+            self._splits_lines = True
+            payloads = self._close(Line)
+        self._event_size += size
+        data.append(value)
+        if len(data) == 1 and value and self._is_last(value):
+            payloads += self._close(bytes)
+        elif self._splits_lines and self._is_whole(value):
+            payloads += self._close(Line)
+        elif len(data) == _LINES:
+            data[:] = [b"\n".join(data)]
+        return payloads
+
+    def _close(self, kind: type[bytes]) -> tuple[bytes, ...]:
+        """The event as it stands.
+
+        Args:
+            kind: how it ended, which marks it where its name does not.
+        """
+        payload = b"\n".join(self._data)
+        kind = kind if self._kind is bytes else self._kind
+        self._event_size = 0
+        self._kind = bytes
+        self._data.clear()
+        if not payload and kind is not Failure:
+            return ()
+        return (payload if kind is bytes else kind(payload),)
 
 
 def payloads(blocks: Iterable[bytes], /, **options: Any) -> Iterator[bytes]:
     """The payloads of a whole body, one by one. Options and errors as `Decoder`."""
     decoder = Decoder(**options)
     for block in blocks:
-        for got in decoder.feed(block):
-            yield from got.payloads() if isinstance(got, Run) else (got,)
+        for found in decoder.feed(block):
+            yield from found.payloads() if isinstance(found, Run) else (found,)
     yield from decoder.end()
-
-
-class _Event:
-    """The event under construction."""
-
-    def __init__(self, limit: int, is_last: Test, is_whole: Test) -> None:
-        self.open: bool = False
-        self.size: int = 0
-        self._limit = limit
-        self._is_last = is_last
-        self._is_whole = is_whole
-        self._data: list[bytes] = []
-        self._by_line = False
-        self._kind: type[bytes] = bytes
-
-    def feed(self, line: bytes) -> Iterator[bytes]:
-        """One line without its end; an empty one completes the event."""
-        if not line:
-            if self.open:
-                yield from self._close(bytes)
-            return
-        if self.size + len(line) >= self._limit:
-            raise _too_large(self._limit)
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if name == b"data":
-            if len(self._data) == 1 and self._kind is bytes and self._is_whole(self._data[0]):
-                self._by_line = True
-                yield from self._close(Line)
-            self.open = True
-            self.size += len(line) + 1
-            self._data.append(value)
-            if len(self._data) == 1 and value and self._is_last(value):
-                yield from self._close(bytes)
-            elif self._by_line and self._is_whole(value):
-                yield from self._close(Line)
-            elif len(self._data) == _LINES:
-                self._data = [b"\n".join(self._data)]
-        elif not name:
-            yield Comment(value)
-        elif name == b"event":
-            self.open = True
-            self.size += len(line) + 1
-            self._kind = Failure if value == b"error" else Ping if value.strip().lower() in _PINGS else bytes
-        elif name == b"error":
-            yield Failure(value)
-        elif name not in (b"id", b"retry"):
-            yield Stray(line)
-
-    def end(self) -> Iterator[bytes]:
-        return self._close(Unterminated)
-
-    def _close(self, kind: type[bytes]) -> Iterator[bytes]:
-        """The event as it is; `kind` says how a plain one ended."""
-        payload = b"\n".join(self._data)
-        kind = kind if self._kind is bytes else self._kind
-        self.open = False
-        self.size = 0
-        self._kind = bytes
-        self._data.clear()
-        if payload or kind is Failure:
-            yield payload if kind is bytes else kind(payload)
 
 
 def _cut(block: bytes) -> list[bytes]:
