@@ -1,8 +1,12 @@
 """What a chunk has in common with the one before it: mostly all but one string, and then only that string is decoded.
 
 A server writes the same id, model and empty fields around every token. Once a chunk was read whole and brought one
-piece of an answer, a payload that begins and ends like it, byte for byte, and has any JSON string in the place of that
-piece, is the same chunk with another piece. Everything else is read whole.
+piece of the answer, it becomes a template: the bytes before that piece, and those behind it. A payload that begins and
+ends like it, byte for byte, and has a JSON string between the two, is the same chunk with another piece, and costs the
+decoding of that string. Everything else is read whole.
+
+That nothing is misread rests on proofs, not on what servers do: `_surroundings` decodes the chunk once more with
+another string in the place of the piece, and `_around_padding` does so where a second string differs, too.
 """
 
 from __future__ import annotations
@@ -25,91 +29,95 @@ from .turn import Turn
 _LONGEST = 64 * 2**10
 """Bytes of a payload that a template is made of: a token has fewer."""
 
-_USEFUL = 4
-"""Chunks that must be like a template for it to have been worth its while: it costs as much as reading ten."""
+_WORTHWHILE = 4
+"""Chunks that must fit a template for it to have been worth making: that costs as much as reading ten."""
 
 _LETTERS = (string.ascii_letters + string.digits).encode()
 
 _PATIENCE, _PAUSE = 8, 64
-"""Templates that may prove useless one after the other, and events before another is tried then: some servers change
+"""How many templates in a row may prove useless, and after how many events another is tried then: some servers change
 another field with every token."""
 
 
 class Template:
-    """The bytes around the one string of a chunk, and what becomes of such a string.
+    """The bytes around the one string of a chunk, and what becomes of that string.
 
     Args:
         head, tail: what stands before and behind the string, which has its quotes.
-        pieces: takes the string.
+        pieces: the pieces so far, to which whoever reads the string appends it.
         event: makes the event of it.
-        mark: what sends a string that holds it the long way: its chunk is read whole.
+        escape: a text that holds this is read whole, with its chunk.
     """
 
-    def __init__(self, head: bytes, tail: bytes, pieces: list[str], event: Callable[[str], Event], mark: str) -> None:
-        self.pieces: list[str] = pieces
-        self.event: Callable[[str], Event] = event
+    def __init__(self, head: bytes, tail: bytes, pieces: list[str], event: Callable[[str], Event], escape: str) -> None:
         self.head: bytes = head
         self.tail: bytes = tail
-        self._head, self._tail = head + b'"', b'"' + tail
+        self.pieces: list[str] = pieces
+        self.event: Callable[[str], Event] = event
+        self._escape = escape
         self._start, self._stop = len(head), -len(tail)
-        self._before, self._after = sse.BEFORE + self._head, self._tail + sse.AFTER
         self._block_start, self._block_stop = len(sse.BEFORE) + len(head), -len(tail) - len(sse.AFTER)
-        self._joint = self._after + self._before
-        self._mark = mark
+        self._frame(head + b'"', b'"' + tail)
 
-    def is_of(self, payload: bytes, /) -> bool:
-        """Whether a payload is the chunk of the template with another string, be it one that goes the long way."""
+    def _frame(self, head: bytes, tail: bytes) -> None:
+        """Sets what a payload, and a block that is its event, must begin and end with."""
+        self._head, self._tail = head, tail
+        self._block_head, self._block_tail = sse.BEFORE + head, tail + sse.AFTER
+
+    def fits(self, payload: bytes, /) -> bool:
+        """Whether a payload is the chunk of the template with any other string, be it one that is read whole."""
+        if not (payload.startswith(self._head) and payload.endswith(self._tail)):
+            return False
         try:
-            return isinstance(decode_string(self._cut_out(payload)), str)
+            return isinstance(decode_string(self._string(payload[self._start : self._stop])), str)
         except MsgspecError:
             return False
 
     def text(self, payload: bytes, /) -> str:
         """The string of a payload that is the chunk of the template with another one; "" for any other payload."""
         if payload.startswith(self._head) and payload.endswith(self._tail):
-            return self._decoded(payload[self._start : self._stop])
+            return self._text(payload[self._start : self._stop])
         return ""
 
     def text_of_block(self, block: bytes, /) -> str:
         """The same of a block that is the event of one payload and nothing else."""
-        if block.startswith(self._before) and block.endswith(self._after):
-            return self._decoded(block[self._block_start : self._block_stop])
+        if block.startswith(self._block_head) and block.endswith(self._block_tail):
+            return self._text(block[self._block_start : self._block_stop])
         return ""
 
     def texts_of_run(self, run: sse.Run, /) -> list[str]:
-        """The strings of events that are all alike, decoded in one go; none when one is not.
+        """The strings of events that all fit, decoded in one go; none when one event does not.
 
-        Put together again they must give what came. No JSON string has a line end in it, so that as many strings as
-        events prove that there is just one in each.
+        Put together again they must be the bytes that came. No JSON string has a line end in it, so that as many
+        strings as events prove that there is just one in each.
         """
         start, stop = self._start + 1, self._stop - 1
         pieces = [payload[start:stop] for payload in run.split()]
-        if self._before + self._joint.join(pieces) + self._after != run.events:
+        between = self._block_tail + self._block_head
+        if self._block_head + between.join(pieces) + self._block_tail != run.events:
             return []
-        return self._all_decoded(b'["%b"]' % b'",\n"'.join(pieces), len(pieces))
+        return self._texts(b'["%b"]' % b'",\n"'.join(pieces), len(pieces))
 
-    def _all_decoded(self, written: bytes, count: int) -> list[str]:
+    def _string(self, between: bytes) -> bytes:
+        """The string in what stands between head and tail."""
+        return between
+
+    def _text(self, between: bytes) -> str:
         try:
-            strings = chunks.decode_strings(written)
-        except MsgspecError:
-            return []
-        return strings if len(strings) == count and "" not in strings and self._mark not in "".join(strings) else []
-
-    def _cut_out(self, payload: bytes) -> bytes:
-        """What stands in the place of the string, nothing when the payload is another around it."""
-        if payload.startswith(self._head) and payload.endswith(self._tail):
-            return payload[self._start : self._stop]
-        return b""
-
-    def _decoded(self, string: bytes) -> str:
-        try:
-            text = decode_string(string)
+            text = decode_string(between)
         except MsgspecError:
             return ""
-        return "" if self._mark in text else text
+        return "" if self._escape in text else text
+
+    def _texts(self, array: bytes, count: int) -> list[str]:
+        try:
+            texts = chunks.decode_strings(array)
+        except MsgspecError:
+            return []
+        return texts if len(texts) == count and "" not in texts and self._escape not in "".join(texts) else []
 
 
-class Padded(Template):
+class PaddedTemplate(Template):
     """A template with a second string behind the first, of letters and digits, that svir does not read: other ones in
     each chunk hide how long the token is (OpenAI's `obfuscation`).
 
@@ -118,60 +126,61 @@ class Padded(Template):
     """
 
     def __init__(
-        self, head: bytes, middle: bytes, tail: bytes, pieces: list[str], event: Callable[[str], Event], mark: str
+        self, head: bytes, middle: bytes, tail: bytes, pieces: list[str], event: Callable[[str], Event], escape: str
     ) -> None:
-        super().__init__(head, tail, pieces, event, mark)
-        self._tail, self._after = tail, tail + sse.AFTER
+        super().__init__(head, tail, pieces, event, escape)
+        self._frame(head + b'"', tail)
         self._middle = middle
 
-    def _cut_out(self, payload: bytes) -> bytes:
-        return self._unpadded(super()._cut_out(payload))
+    def texts_of_run(self, run: sse.Run, /) -> list[str]:
+        head, tail, start, stop, middle = self._head, self._tail, self._start, self._stop, self._middle
+        strings = []
+        for payload in run.split():
+            string, found, padding = payload[start:stop].partition(middle)
+            if not padding.isalnum() and (padding or not found):
+                return []
+            if not (payload.startswith(head) and payload.endswith(tail)):
+                return []
+            strings.append(string)
+        if b"".join(strings).find(b"\n") >= 0:
+            return []  # white space around a string, and the end of a line
+        return self._texts(b"[%b]" % b",\n".join(strings), len(strings))
 
-    def _decoded(self, string: bytes) -> str:
-        string, found, padding = string.partition(self._middle)
+    def _string(self, between: bytes) -> bytes:
+        string, found, padding = between.partition(self._middle)
+        return string if padding.isalnum() or (found and not padding) else b""
+
+    def _text(self, between: bytes) -> str:
+        # As `_string` and the `_text` of any template: a call more would cost a tenth of the whole.
+        string, found, padding = between.partition(self._middle)
         if not padding.isalnum() and (padding or not found):
             return ""
         try:
             text = decode_string(string)
         except MsgspecError:
             return ""
-        return "" if self._mark in text else text
-
-    def texts_of_run(self, run: sse.Run, /) -> list[str]:
-        head, tail, start, stop, middle = self._head, self._tail, self._start, self._stop, self._middle
-        pieces = []
-        for payload in run.split():
-            text, found, padding = payload[start:stop].partition(middle)
-            if not padding.isalnum() and (padding or not found):
-                return []
-            if not (payload.startswith(head) and payload.endswith(tail)):
-                return []
-            pieces.append(text)
-        if b"".join(pieces).find(b"\n") >= 0:
-            return []  # white space around a string, and the end of a line
-        return self._all_decoded(b"[%b]" % b",\n".join(pieces), len(pieces))
-
-    def _unpadded(self, string: bytes) -> bytes:
-        text, found, padding = string.partition(self._middle)
-        return text if found and (padding.isalnum() or not padding) else b""
+        return "" if self._escape in text else text
 
 
 class Templates:
-    """The template for the next payload: `current`, if there is one.
+    """Makes templates of chunks, and drops those that no longer fit.
 
     Args:
         turn: the answer so far.
         tags: the think tags in its text, `None` when those are text.
-        surrogates: what of a character waits for its other half.
+        surrogates: halves of characters that wait for their other half.
+
+    Attributes:
+        current: the template for the next payload, `None` when it is to be read whole.
     """
 
     def __init__(self, turn: Turn, tags: ThinkTags | None, surrogates: Surrogates) -> None:
         self._turn = turn
         self._tags = tags
         self._surrogates = surrogates
-        self._inside = False
+        self._is_inside_tags = False
         self._patience = _PATIENCE
-        self._made = self._next = 0
+        self._made_at = self._next_at = 0
         self.current: Template | None = None
 
     def learn(self, payload: bytes, chunk: Chunk, events: Sequence[Event], /) -> None:
@@ -181,40 +190,40 @@ class Templates:
             payload: the chunk as it came.
             events: what it brought.
         """
-        now, tags, count = self.current, self._tags, self._turn.events
-        if now is None and count < self._next:
+        current, tags, count = self.current, self._tags, self._turn.events
+        if current is None and count < self._next_at:
             return
-        idle = not self._surrogates.high and (tags is None or not tags.held)
-        inside = tags is not None and tags.inside
-        if now is not None and idle and inside is self._inside and now.is_of(payload):
+        is_idle = not self._surrogates.high and (tags is None or not tags.held)  # no text goes on from this one
+        is_inside = tags is not None and tags.inside
+        if current is not None and is_idle and is_inside is self._is_inside_tags and current.fits(payload):
             return
-        if now is not None and count - self._made > _USEFUL:
+        if current is not None and count - self._made_at > _WORTHWHILE:
             self._patience = _PATIENCE
         self.current = None
-        if idle and len(events) == 1 and count >= self._next:
+        if is_idle and len(events) == 1 and count >= self._next_at:
             self._patience -= 1
-            self._made, self._next = count, count + (0 if self._patience > 0 else _PAUSE)
-            self._inside = inside
-            self.current = self._made_of(payload, chunk, events[0], now)
+            self._made_at, self._next_at = count, count + (0 if self._patience > 0 else _PAUSE)
+            self._is_inside_tags = is_inside
+            self.current = self._made_of(payload, chunk, events[0], current)
 
     def _made_of(self, payload: bytes, chunk: Chunk, event: Event, before: Template | None) -> Template | None:
-        place = _place(chunk)
-        around = _around(payload, *place) if place is not None and len(payload) < _LONGEST else None
-        into = self._into(event)
-        if place is None or around is None or into is None:
+        place = _only_string(chunk)
+        around = _surroundings(payload, *place) if place is not None and len(payload) < _LONGEST else None
+        destination = self._destination(event)
+        if place is None or around is None or destination is None:
             return None
-        mark = "\ud800"  # which is in no string
+        escape = "\ud800"  # which is in no string
         if self._tags is not None and place[1] == "content":
-            if not isinstance(event, Reasoning if self._inside else Text):
+            if not isinstance(event, Reasoning if self._is_inside_tags else Text):
                 return None  # a chunk with a tag at its end brought the kind of piece that the next one will not
-            mark = "<" if self._tags.on else mark
+            escape = "<" if self._tags.on else escape
         head, tail = around
-        if before is not None and before.head == head and (padding := _padding(payload, head, before.tail, tail)):
-            return Padded(head, *padding, *into, mark)
-        return Template(head, tail, *into, mark)
+        if before is not None and before.head == head and (ends := _around_padding(payload, head, before.tail, tail)):
+            return PaddedTemplate(head, *ends, *destination, escape)
+        return Template(head, tail, *destination, escape)
 
-    def _into(self, event: Event) -> tuple[list[str], Callable[[str], Event]] | None:
-        """What takes the pieces of such events, and what makes the next one."""
+    def _destination(self, event: Event) -> tuple[list[str], Callable[[str], Event]] | None:
+        """The list of the pieces that such events bring, and what makes the next event."""
         match event:
             case Text():
                 return self._turn.texts, Text
@@ -227,8 +236,8 @@ class Templates:
         return None
 
 
-def _place(chunk: Chunk) -> tuple[Delta | Function | Custom, str] | None:
-    """What holds the one string of a chunk that brings something, and its name; none when a list grows with it."""
+def _only_string(chunk: Chunk) -> tuple[Delta | Function | Custom, str] | None:
+    """What holds the one string of a chunk, and its name there; `None` for a chunk that brings anything else, too."""
     choice = chunk.choices[0] if chunk.choices and len(chunk.choices) == 1 else None
     if choice is None or choice.delta is None or choice.logprobs or chunk.error is not None:
         return None
@@ -245,7 +254,7 @@ def _place(chunk: Chunk) -> tuple[Delta | Function | Custom, str] | None:
     return found[0] if len(found) == 1 and isinstance(getattr(*found[0]), str) else None
 
 
-def _around(payload: bytes, holder: Delta | Function | Custom, name: str) -> tuple[bytes, bytes] | None:
+def _surroundings(payload: bytes, holder: Delta | Function | Custom, name: str) -> tuple[bytes, bytes] | None:
     """What stands before and behind a string in a payload.
 
     The proof is another string in its place: when the decoder finds just that one under the name, what stood there is
@@ -257,21 +266,21 @@ def _around(payload: bytes, holder: Delta | Function | Custom, name: str) -> tup
     head, tail = payload[: found.start(1)], payload[found.end(1) :]
     other = getattr(holder, name) + "x"
     try:
-        place = _place(chunks.decode(head + encode(other) + tail))
+        place = _only_string(chunks.decode(head + encode(other) + tail))
     except (MsgspecError, RecursionError):
         return None
     return (head, tail) if place is not None and place[1] == name and getattr(*place) == other else None
 
 
-def _padding(payload: bytes, head: bytes, one: bytes, two: bytes) -> tuple[bytes, bytes] | None:
+def _around_padding(payload: bytes, head: bytes, one: bytes, two: bytes) -> tuple[bytes, bytes] | None:
     """What stands before and behind the letters and digits in which the tails of two payloads differ, if svir does not
     read them. The proof is others in their place, with which the second payload is the same chunk.
 
     Args:
         payload: the second one, which begins with `head` and ends with `two`.
     """
-    middle = _shared(one, two).rstrip(_LETTERS)
-    end = _shared(one[::-1], two[::-1])[::-1].lstrip(_LETTERS)
+    middle = _common_start(one, two).rstrip(_LETTERS)
+    end = _common_start(one[::-1], two[::-1])[::-1].lstrip(_LETTERS)
     if end[1:].lstrip()[:1] == b":":
         return None  # a name: another one may be read
     if middle[-1:] != b'"' or end[:1] != b'"' or len(middle) + len(end) > min(len(one), len(two)):
@@ -284,6 +293,5 @@ def _padding(payload: bytes, head: bytes, one: bytes, two: bytes) -> tuple[bytes
     return (middle, end) if same else None
 
 
-def _shared(one: bytes, two: bytes) -> bytes:
-    """What both begin with."""
+def _common_start(one: bytes, two: bytes) -> bytes:
     return one[: next((place for place, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), None)]
