@@ -1,10 +1,15 @@
-"""Tool-call deltas -> tool calls: one rule for every server's habit.
+"""Pieces of tool calls -> tool calls: one rule for every server's habit.
 
-A call is keyed by `index`; nothing is allocated by its value. A delta with a name and a new id opens a call
-whatever its index, once the call at that index has another id and a name (Gemini behind OpenRouter numbers all
-calls 0); so does one with a name behind arguments that are whole, or beside whole arguments of its own, whatever its
-id. A delta without a name continues the open call, whatever its id. Without an index (Mistral, early Ollama) a known
-id continues that call, a new id or a name opens one, and neither continues the newest.
+Which call does a piece belong to? By the protocol to the one at its `index`. In order:
+
+1. A piece with an index continues the call at that index; but with a name and another id than that call has, once the
+   call has a name, it continues the call of its own id, or opens one (Gemini behind OpenRouter numbers all calls 0).
+2. A piece without an index (Mistral, early Ollama) continues the call of its id; a new id, or a name, opens a call; a
+   piece with neither continues the newest.
+3. A name opens a call at a used index or id as well, where the arguments so far are a whole JSON object, or where it is
+   another name that brings a whole object of its own. A name alone does not: it may be the rest of one that was cut.
+
+An index is only a key: nothing is allocated by its value. `finish` checks what came, and says what is missing.
 """
 
 from __future__ import annotations
@@ -22,14 +27,14 @@ from .carriers import merged
 from .chunks import CallPiece, OddCallPiece, is_object
 from .tolerant import Note
 
-_DOUBTS = 64
-"""How often the arguments of one call are looked at for whether they are whole: each time costs their length."""
+_CHECKS = 64
+"""How often the arguments of one call are checked for being whole: each check costs their length."""
 
 
 class _Call:
     """A call as it grows."""
 
-    __slots__ = ("arguments", "doubts", "extras", "id", "index", "name", "place", "type")
+    __slots__ = ("arguments", "checks_left", "extras", "id", "index", "name", "place", "type")
 
     def __init__(self, place: int, index: int | None) -> None:
         self.place = place
@@ -39,21 +44,20 @@ class _Call:
         self.type = "function"
         self.arguments: list[str] = []
         self.extras: list[dict[str, Any]] = []
-        self.doubts = _DOUBTS
+        self.checks_left = _CHECKS
 
-    def has(self, arguments: str) -> bool:
+    def is_made_of(self, arguments: str) -> bool:
         """Whether these are all of its arguments, an object."""
-        if arguments[:1] != "{" or arguments[-1:] != "}" or not self.doubts:
-            return False
-        self.doubts -= 1
-        return arguments == "".join(self.arguments)
+        return arguments[:1] == "{" and arguments[-1:] == "}" and arguments == self._checked()
 
     def is_whole(self) -> bool:
         """Whether its arguments are an object that nothing can follow."""
-        if not self.arguments or not self.arguments[-1].rstrip().endswith("}") or not self.doubts:
-            return False
-        self.doubts -= 1
-        return is_object("".join(self.arguments))
+        return bool(self.arguments) and self.arguments[-1].rstrip().endswith("}") and is_object(self._checked())
+
+    def _checked(self) -> str:
+        """Its arguments so far; "" once they were checked too often."""
+        self.checks_left -= 1
+        return "".join(self.arguments) if self.checks_left >= 0 else ""
 
 
 class Calls:
@@ -77,11 +81,11 @@ class Calls:
     def add(self, pieces: Iterable[CallPiece], /) -> Iterator[ToolCallDelta]:
         """Takes the pieces of one delta, in their order."""
         for piece in pieces:
-            name, arguments = self._said(piece)
-            call = self._find(piece, name, arguments)
+            name, arguments = self._content(piece)
+            call = self._call_of(piece, name, arguments)
             if call is None:
                 continue
-            if self._is_again(call, piece, name, arguments):
+            if self._is_repeated(call, piece, name, arguments):
                 self._note("tool call sent again")
                 continue
             if piece.id and not call.id:
@@ -95,9 +99,9 @@ class Calls:
                 call.extras.append(piece.extra)
             if arguments:
                 call.arguments.append(arguments)
-            yield ToolCallDelta(call.place, call.id, self._name(call, name), arguments)
+            yield ToolCallDelta(call.place, call.id, self._add_name(call, name), arguments)
 
-    def _said(self, piece: CallPiece) -> tuple[str, str]:
+    def _content(self, piece: CallPiece) -> tuple[str, str]:
         """The name and the arguments of a piece; those of a custom tool are plain text."""
         if piece.custom is not None:
             return piece.custom.name or "", piece.custom.input or ""
@@ -113,7 +117,7 @@ class Calls:
         """The pieces of a call's arguments so far, by its place."""
         return self._calls[place].arguments
 
-    def _find(self, piece: CallPiece, name: str, arguments: str) -> _Call | None:
+    def _call_of(self, piece: CallPiece, name: str, arguments: str) -> _Call | None:
         """The call that a piece belongs to; none for an empty placeholder (Snowflake)."""
         index, id = piece.index, piece.id
         if index is not None:
@@ -142,14 +146,14 @@ class Calls:
         if not name or not call.name:
             return False
         if call.arguments:
-            if self._is_again(call, piece, name, arguments):
+            if self._is_repeated(call, piece, name, arguments):
                 return False
             return (name != call.name or bool(arguments.strip())) and call.is_whole()
         return name != call.name and is_object(arguments)
 
-    def _is_again(self, call: _Call, piece: CallPiece, name: str, arguments: str) -> bool:
+    def _is_repeated(self, call: _Call, piece: CallPiece, name: str, arguments: str) -> bool:
         """Whether a piece is the whole call once more (GPT-5)."""
-        return bool(piece.id) and piece.id == call.id and name == call.name and call.has(arguments)
+        return bool(piece.id) and piece.id == call.id and name == call.name and call.is_made_of(arguments)
 
     def _open(self, index: int | None) -> _Call:
         if len(self._calls) >= self._limit:
@@ -160,8 +164,8 @@ class Calls:
             self._at[index] = call
         return call
 
-    def _name(self, call: _Call, name: str) -> str:
-        """What the delta adds to the name: some servers send the whole name again with every piece."""
+    def _add_name(self, call: _Call, name: str) -> str:
+        """Adds to the name, and returns what is new: some servers send the whole name again with every piece."""
         if name and name == call.name:
             self._note("tool call name sent again")
             return ""
@@ -170,7 +174,7 @@ class Calls:
 
     def so_far(self) -> tuple[ToolCall, ...]:
         """The calls as they stand, for an answer that is not complete: nothing is checked or made up."""
-        return tuple(self._made(call, call.id, "".join(call.arguments)) for call in self._ordered())
+        return tuple(self._tool_call(call, call.id, "".join(call.arguments)) for call in self._ordered())
 
     def finish(self) -> tuple[ToolCall, ...]:
         """The calls of a complete answer, ordered by the server's index where it gave distinct ones.
@@ -182,9 +186,9 @@ class Calls:
             return ()
         calls = self._ordered()
         self._check(calls)
-        return tuple(self._made(call, self._id(call), self._arguments(call)) for call in calls)
+        return tuple(self._tool_call(call, self._id(call), self._arguments(call)) for call in calls)
 
-    def _made(self, call: _Call, id: str, arguments: str) -> ToolCall:
+    def _tool_call(self, call: _Call, id: str, arguments: str) -> ToolCall:
         return ToolCall(id, call.name, arguments, call.type, merged(call.extras) if call.extras else {})
 
     def _ordered(self) -> list[_Call]:

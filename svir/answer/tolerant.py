@@ -1,8 +1,9 @@
 """The slow path: a payload that the typed decoder refused -> a chunk; and halves of characters, across chunks.
 
-Real servers send what msgspec refuses: a lone half of a surrogate pair, `NaN`, a wrong type in a known field,
-bytes that are not UTF-8. Such a payload is read with the standard library; what fits the types is kept and what was
-mended is named, so that one odd field never costs an answer.
+Real servers send what msgspec refuses: a lone half of a surrogate pair, `NaN`, a wrong type in a known field, bytes
+that are not UTF-8. Such a payload is read with the standard library (`plain`), and each value is fitted to the type of
+its field, converted or left out (`_fit`). It costs more than others, and only it does. Each repair is noted, so that one
+odd field never costs an answer, and nothing is repaired in silence.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Note: TypeAlias = Callable[[str], None]
 """Takes the kind of a repair; raises in strict mode."""
 
 
-# What servers say to keep a connection open, where the protocol has comments for it.
+# What servers send to keep a connection open, where the protocol has comments for it.
 _ALIVE = frozenset(("ping", "pong", "heartbeat", "keepalive", "alive"))
 _WAITING = frozenset(("processing", "loading", "queued", "pending", "waiting", "inprogress", "starting"))
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.,+ Z-]*\Z")
@@ -41,10 +42,9 @@ def is_keepalive(data: Any, /) -> bool:
         return not text or _word(text) in _ALIVE or bool(_TIME.match(text))
     if not isinstance(data, dict) or any(isinstance(value, list | dict) for value in data.values()):
         return False
-    said = {_word(data.get(name)) for name in ("type", "event", "object", "status", "state")}
-    return bool(said & _ALIVE or (_word(data.get("status")) or _word(data.get("state"))) in _WAITING) or (
-        len(data) <= 2 and bool({*map(_word, data)} & _ALIVE)
-    )
+    words = {_word(data.get(name)) for name in ("type", "event", "object", "status", "state")}
+    is_waiting = (_word(data.get("status")) or _word(data.get("state"))) in _WAITING
+    return is_waiting or bool(words & _ALIVE) or (len(data) <= 2 and bool({*map(_word, data)} & _ALIVE))
 
 
 def _word(value: Any) -> str:
@@ -58,9 +58,9 @@ class Unreadable(ValueError):
     """A payload that is no JSON object.
 
     Args:
-        text: what it holds; of a JSON string, what that says.
+        text: the payload, or the text of a JSON string.
         broken: whether it is a spoilt chunk: JSON of another kind, or cut. False for plain words.
-        data: what it holds, if it is JSON.
+        data: the payload as plain data, if it is JSON.
     """
 
     def __init__(self, text: str, *, broken: bool, data: Any = None) -> None:
@@ -147,24 +147,25 @@ def _fit(value: Any, kind: Any, path: str, note: Note) -> Any:
     if kind is Any or (value is None and NoneType in kinds):
         return value
     options = [option for option in kinds if option is not NoneType]
+    name = path.lstrip(".")
     for option in options:
         if option is Raw:
             return Raw(json.dumps(value).encode())
         if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
             hints = _hints(option)
-            fields = {name: _fit(value[name], hints[name], f"{path}.{name}", note) for name in hints if name in value}
-            fields = {name: field for name, field in fields.items() if field is not None}
+            found = {key: _fit(value[key], hint, f"{path}.{key}", note) for key, hint in hints.items() if key in value}
+            fields = {key: field for key, field in found.items() if field is not None}
             if option is CallPiece and (extra := unnamed(value, CallPiece)):
                 return OddCallPiece(**fields, extra=extra)
             return option(**fields)
         if get_origin(option) is list and isinstance(value, list | dict):
             if isinstance(value, dict):  # TGI, a tool call
-                note(f"{path.lstrip('.')} of a wrong type")
+                note(f"{name} of a wrong type")
                 value = [value]
             return _fit_items(value, get_args(option)[0], path, note)
         if _converts(value, option, strict=True):
             return value
-    note(f"{path.lstrip('.')} of a wrong type")
+    note(f"{name} of a wrong type")
     lax = [option for option in options if _converts(value, option, strict=False)]
     return msgspec.convert(value, lax[0], strict=False) if lax else None
 
@@ -178,27 +179,17 @@ def _fit_items(values: list[Any], kind: Any, path: str, note: Note) -> list[Any]
 
 def unnamed(data: dict[str, Any], kind: type[Struct], /) -> dict[str, Any]:
     """The fields of plain data that a struct has no name for, nested as they came; what is empty is left out."""
-    named = _named(kind)
+    hints = _hints(kind)
     found: dict[str, Any] = {}
     for name, value in data.items():
-        if name in named:
-            below = named[name]
-            if below is None or not isinstance(value, dict):
+        if name in hints:
+            below = [part for part in get_args(hints[name]) if isinstance(part, type) and issubclass(part, Struct)]
+            if not below or not isinstance(value, dict):
                 continue
-            value = unnamed(value, below)
+            value = unnamed(value, below[0])
         if value not in (None, "", [], {}):
             found[name] = value
     return found
-
-
-@cache
-def _named(kind: type[Struct]) -> dict[str, type[Struct] | None]:
-    """The fields of a struct, each with the struct that it holds, if it holds one."""
-
-    def below(hint: Any) -> type[Struct] | None:
-        return next((part for part in get_args(hint) if isinstance(part, type) and issubclass(part, Struct)), None)
-
-    return {name: below(hint) for name, hint in _hints(kind).items()}
 
 
 @cache
@@ -216,7 +207,7 @@ def _converts(value: Any, kind: Any, *, strict: bool) -> bool:
 
 _HALF = re.compile("[\ud800-\udfff]")
 
-# Where the strings stand that the next chunk may continue.
+# Where the strings stand that may go on in the next chunk.
 _GOES_ON: dict[str, Any] = {}
 _IN_FUNCTION = {"arguments": _GOES_ON}
 _IN_DELTA = {
@@ -228,7 +219,7 @@ _STREAMED = {"choices": {"delta": _IN_DELTA, "message": _IN_DELTA}}
 
 
 def _scrub(data: Any, note: Note, streamed: dict[str, Any] | None = None) -> Any:
-    """Halves of surrogate pairs become U+FFFD, but for the strings that the next chunk may continue."""
+    """Halves of surrogate pairs become U+FFFD, except in the strings that may go on in the next chunk."""
     if isinstance(data, dict):
         below = streamed or {}
         return {_scrub(key, note): _scrub(value, note, below.get(key)) for key, value in data.items()}
@@ -241,11 +232,15 @@ def _scrub(data: Any, note: Note, streamed: dict[str, Any] | None = None) -> Any
 
 
 class Surrogates:
-    """Joins the halves of a pair that two chunks hold; a half that stays alone becomes U+FFFD."""
+    """Joins the halves of a pair that two chunks hold; a half that stays alone becomes U+FFFD.
+
+    Attributes:
+        high: the high halves that wait for their low half, each under the string that it ends: the name of a field, and
+            the index of a call.
+    """
 
     def __init__(self) -> None:
         self.high: dict[tuple[str, int | None], str] = {}
-        """The high halves that wait, each under the string that it ends: a field's name, and a call's index."""
 
     def mend(self, deltas: Iterable[Delta], note: Note, /) -> None:
         """Makes the streamed strings that are read encodable; a high half at an end waits for its low half."""
@@ -264,9 +259,9 @@ class Surrogates:
             function.arguments = self._mend(("arguments", index), function.arguments, note)
 
     def flush(self) -> Delta:
-        """What the halves stand for that are still alone, now that the stream is over.
+        """A delta of what still waits, now that the stream is over.
 
-        Arguments that end so are no JSON, with half a character more or without.
+        Arguments that end in half a character are no JSON, with it or without.
         """
         strings: dict[str, Any] = {name: "\ufffd" for name, _ in self.high if name != "arguments"}
         self.high.clear()
