@@ -7,9 +7,9 @@ Which call does a piece belong to? By the protocol to the one at its `index`. In
 2. A piece without an index (Mistral, early Ollama) continues the call of its id; a new id, or a name, opens a call; a
    piece with neither continues the newest.
 3. A name opens a call at a used index or id as well, where the arguments so far are a whole JSON object, or where it is
-   another name that brings a whole object of its own. A name alone does not: it may be the rest of one that was cut.
+   another name with a whole object beside it. A name alone does not: it may be the rest of one that was cut.
 
-An index is only a key: nothing is allocated by its value. `finish` checks what came, and says what is missing.
+An index is only a key: nothing is allocated by its value. What is missing is judged at the end (`finish`).
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Calls:
         return self._open(index)
 
     def _is_another(self, call: _Call, piece: CallPiece, name: str, arguments: str) -> bool:
-        """Whether a name says that another call begins, where neither the index nor the id says so.
+        """Whether a name begins another call, although index and id are those of this one.
 
         A name alone does not: it may be the rest of one that was cut, or the same one again.
         """
@@ -200,7 +200,7 @@ class Calls:
     def _check(self, calls: list[_Call]) -> None:
         for call in calls:
             if not call.name:
-                raise ProtocolError(f"expected a name for tool call {call.place}, got none by the end of the answer")
+                raise ProtocolError(f"tool call {call.place} has no name")
         indices = {call.index for call in calls if call.index is not None}
         if indices != set(range(len(indices))):
             self._note("tool call indices not contiguous from 0")

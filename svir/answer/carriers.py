@@ -24,7 +24,7 @@ class Carrier(Struct, frozen=True, kw_only=True):
         name: of the field.
         shows: the event that its pieces become; "" for none.
         type: what the field is decoded as.
-        decoded: whether it is looked for in every chunk, or only in those that bring no piece of the answer.
+        decoded: whether it is decoded in every chunk; if not, it is looked for only in those that are reviewed.
         back: whether it goes back with the message as it came.
         join: makes one value of the pieces that came; strings that are shown are joined as they are.
         texts: finds what it shows, where it is no string; counts only where no other carrier has the text.
@@ -43,7 +43,7 @@ class Carrier(Struct, frozen=True, kw_only=True):
 
 
 def listed(pieces: Sequence[Any]) -> list[Any]:
-    """Lists, one behind the other; one that repeats what came so far, or goes on from it, counts once."""
+    """Lists, one after the other; one that repeats the items so far, or goes on from them, counts once."""
     items: list[Any] = []
     for piece in pieces:
         new = piece if isinstance(piece, list) else [piece]
@@ -90,7 +90,7 @@ def merged(pieces: Sequence[Any], depth: int = 8) -> Any:
 
 
 def _recorded(pieces: Sequence[Any]) -> Any:
-    """A recording in pieces: what it says and its data are appended, as OpenAI's own library does."""
+    """A recording in pieces: its transcript and its data are appended, as OpenAI's own library does."""
     whole = merged(pieces)
     for name in ("data", "transcript") if isinstance(whole, dict) else ():
         if texts := [piece[name] for piece in pieces if isinstance(piece, dict) and isinstance(piece.get(name), str)]:
@@ -120,10 +120,10 @@ CARRIERS = (
     Carrier(name="reasoning_content", shows="reasoning"),
     # mlx-lm, vLLM, Groq, Cerebras, OpenRouter; mlx-vlm sends every piece under both names
     Carrier(name="reasoning", shows="reasoning", type=_TEXT_OR_OBJECT),
-    # Copilot: the text, and once behind it the same encrypted
+    # Copilot: the text, and after it once the same encrypted
     Carrier(name="reasoning_text", shows="reasoning"),
     Carrier(name="reasoning_opaque", type=Any, join=_latest),
-    # gateways before Claude and Gemini; theirs, and any-llm's `reasoning`, may be an object with the text in it
+    # gateways in front of Claude and Gemini; theirs, and any-llm's `reasoning`, may be an object with the text in it
     Carrier(name="thinking", shows="reasoning", type=_TEXT_OR_OBJECT),
     # OpenRouter, Vercel: texts that `reasoning` has, too, and what is encrypted or signed
     Carrier(
@@ -134,7 +134,7 @@ CARRIERS = (
     # Gemini: the signature of a thought; LiteLLM: whatever its provider sent
     Carrier(name="extra_content", type=Any, join=merged),
     Carrier(name="provider_specific_fields", type=Any, join=merged),
-    # gateways before Claude that have no blocks
+    # gateways in front of Claude that have no blocks
     *(Carrier(name=f"{name}signature", decoded=False, join=_latest) for name in ("", "reasoning_", "thinking_")),
     Carrier(name="refusal", shows="refusal"),
     # OpenRouter; OpenAI, Groq, Perplexity; OpenAI
@@ -209,19 +209,21 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 class ThinkTags:
-    """Tells reasoning between `<think>` and `</think>` from the text around it, wherever the deltas cut.
+    """Separates reasoning between `<think>` and `</think>` from the text around it, wherever the deltas cut.
 
     A closing tag without an opening one is text, because a template may have opened it in the prompt and nothing
-    then tells where the reasoning began. What may be the start of a tag is held back until it is one or not.
+    then shows where the reasoning began. What may be the start of a tag is held back until it is one or not.
+
+    Attributes:
+        on: whether tags mark reasoning: once a field brought reasoning they are text, because the server separates it.
+        inside: whether the next text is reasoning.
+        held: what may be the start of a tag.
     """
 
     def __init__(self) -> None:
         self.on: bool = True
-        """Whether tags mark reasoning: where a field brings it they are text, which that server separated itself."""
         self.inside: bool = False
-        """Whether what comes next is reasoning."""
         self.held: str = ""
-        """What may be the start of a tag."""
 
     def split(self, text: str, /) -> Iterable[Piece]:
         """The pieces of a text that are certain; none is empty."""

@@ -68,7 +68,7 @@ _FAILURES: dict[str, Callable[[Any], bool]] = {
     "error": _is_filled,  # an object: OpenAI, llama.cpp, vLLM, OpenRouter; a text: mlx-lm, LM Studio, xAI, Ollama
     "errors": _is_filled,  # Cloudflare: a list of objects; GraphQL gateways
     "object": _is_word("error"),  # SGLang, vLLM before 0.10, Mistral
-    "type": _is_word("error"),  # Anthropic, and gateways before it
+    "type": _is_word("error"),  # Anthropic, and gateways in front of it
     "status": _is_word("error", "fail", "failed", "failure"),
     "success": lambda value: value is False,  # Cloudflare, Zhipu, SiliconFlow
     # MiniMax sends a `base_resp` with every answer; 0 is success
@@ -120,7 +120,7 @@ _STATUS_FIELDS = ("status_code", "statusCode", "http_code", "status", "code")
 def in_body(body: bytes, /) -> Detail:
     """The detail in the body of an answer that is no success, whatever content type it claims.
 
-    A page of HTML gives its title and text. Plain text, and JSON of no known shape, give an empty detail.
+    Of a page of HTML it is the title and the text. It is empty for plain text, and for JSON of no known shape.
     """
     body = body.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -488,7 +488,7 @@ def is_misplaced(status: int) -> bool:
 
 
 def is_about_fields(error: SvirError) -> bool:
-    """Whether a request was rejected for what stands in it, so that one without a field may be taken."""
+    """Whether a request was rejected for a field in it, so that one without that field may be accepted."""
     return type(error) in (RejectedError, StreamRejectedError) and getattr(error, "status", None) in (400, 422)
 
 
@@ -512,8 +512,8 @@ def of_status(
 
     Args:
         reason: the words of the status line.
-        detail: what the body says.
-        body: its text.
+        detail: the detail in the body.
+        body: the text of the body.
         retry_after: seconds that the server asks to wait, by its headers.
         again: whether the server wants the request again (`x-should-retry`, OpenAI); it knows best.
     """

@@ -1,4 +1,4 @@
-"""The list of models, in whatever shape a server gives it, and what its names and fields tell."""
+"""The list of models, in whatever shape a server sends it."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Reader:
             raise
 
     def feed(self, block: bytes, /) -> Iterator[Event]:
-        """The events that a block completes; none behind `[DONE]`. Raises as `events`."""
+        """The events that a block completes; none after `[DONE]`. Raises as `events`."""
         if self.done:
             return
         turn = self._turn
@@ -235,7 +235,7 @@ class Reader:
     # A block, and its payloads
 
     def _read(self, payloads: Iterable[bytes | sse.Run]) -> Iterator[Event]:
-        """The events of payloads, each as it is asked for."""
+        """The events of payloads; each payload is read when its first event is wanted."""
         for found in payloads:
             for payload in found.payloads() if isinstance(found, sse.Run) else (found,):
                 if payload.__class__ is not bytes:
@@ -274,11 +274,11 @@ class Reader:
         if self._tap is None:
             self._templates.learn(payload, chunk, events)
         if turn.needs_review:
-            return self._reviewed_behind(events, payload, chunk)
+            return self._then_reviewed(events, payload, chunk)
         self._latest = payload
         return events
 
-    def _reviewed_behind(self, events: list[Event], payload: bytes, chunk: Chunk) -> Iterator[Event]:
+    def _then_reviewed(self, events: list[Event], payload: bytes, chunk: Chunk) -> Iterator[Event]:
         yield from events
         self._review(payload, has_choices=bool(chunk.choices))
 
@@ -330,8 +330,7 @@ class Reader:
             tolerant.plain(payload)
         except tolerant.Unreadable as error:
             if error.broken:
-                where = f"event {self._turn.events + 1}"
-                raise TruncatedError(f"expected the rest of {where}, got the end of the stream") from error
+                raise TruncatedError(f"the stream ended inside event {self._turn.events + 1}") from error
         self._turn.note("no blank line after the last event", here=False)
 
     # One chunk
@@ -424,13 +423,12 @@ class Reader:
         detail = failure.in_body(stray)
         if detail.message:
             return failure.of_event(detail, "the start, without framing", begun=False)
-        silent = framed and not stray and not self._turn.keepalives
-        if silent:
-            # llama-cpp-python, whenever the prompt is too long: asking again brings the same.
-            got = "a stream that the server ended without a word; with stream=False it may say why"
+        if stray:
+            error = TruncatedError(f"the stream ended without an event, after {clip(stray.decode(errors='replace'))!r}")
+        elif self._turn.keepalives or not framed:
+            error = TruncatedError(f"the stream ended without an event, after {self._turn.keepalives} comments")
         else:
-            what = f"{clip(stray.decode(errors='replace'))!r}" if stray else f"{self._turn.keepalives} comments"
-            got = f"the end of the stream after {what}"
-        error = TruncatedError(f"expected events, got {got}")
-        error.retryable = not silent
+            # llama-cpp-python, whenever the prompt is too long: sending it again changes nothing.
+            return TruncatedError("the stream ended without an event; with stream=False the server may say why")
+        error.retryable = True
         return error

@@ -93,7 +93,7 @@ class Decoder:
 
     Args:
         limit: bytes that one event may take, its blank line not included.
-        is_last: whether nothing is expected behind a payload: it is handed on when its line is complete, because some
+        is_last: whether nothing is expected after a payload: it is handed on when its line is complete, because some
             servers hold the blank line, or the connection, back.
         is_whole: whether a line of data is a payload by itself. Where the first line of an event is, the others are
             not joined with it.

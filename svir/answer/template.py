@@ -1,7 +1,7 @@
 """What a chunk has in common with the one before it: mostly all but one string, and then only that string is decoded.
 
 A server writes the same id, model and empty fields around every token. Once a chunk was read whole and brought one
-piece of the answer, it becomes a template: the bytes before that piece, and those behind it. A payload that begins and
+piece of the answer, it becomes a template: the bytes before that piece, and those after it. A payload that begins and
 ends like it, byte for byte, and has a JSON string between the two, is the same chunk with another piece, and costs the
 decoding of that string. Everything else is read whole.
 
@@ -43,7 +43,7 @@ class Template:
     """The bytes around the one string of a chunk, and what becomes of that string.
 
     Args:
-        head, tail: what stands before and behind the string, which has its quotes.
+        head, tail: the bytes before and after the string, which has its quotes.
         pieces: the pieces so far, to which whoever reads the string appends it.
         event: makes the event of it.
         escape: a text that holds this is read whole, with its chunk.
@@ -118,7 +118,7 @@ class Template:
 
 
 class PaddedTemplate(Template):
-    """A template with a second string behind the first, of letters and digits, that svir does not read: other ones in
+    """A template with a second string after the first, of letters and digits, that svir does not read: other ones in
     each chunk hide how long the token is (OpenAI's `obfuscation`).
 
     Args:
@@ -255,7 +255,7 @@ def _only_string(chunk: Chunk) -> tuple[Delta | Function | Custom, str] | None:
 
 
 def _surroundings(payload: bytes, holder: Delta | Function | Custom, name: str) -> tuple[bytes, bytes] | None:
-    """What stands before and behind a string in a payload.
+    """The bytes before and after a string in a payload.
 
     The proof is another string in its place: when the decoder finds just that one under the name, what stood there is
     a JSON string that means this and nothing else, and any other would mean the same.
@@ -273,7 +273,7 @@ def _surroundings(payload: bytes, holder: Delta | Function | Custom, name: str) 
 
 
 def _around_padding(payload: bytes, head: bytes, one: bytes, two: bytes) -> tuple[bytes, bytes] | None:
-    """What stands before and behind the letters and digits in which the tails of two payloads differ, if svir does not
+    """The bytes before and after the letters and digits in which the tails of two payloads differ, if svir does not
     read them. The proof is others in their place, with which the second payload is the same chunk.
 
     Args:

@@ -2,7 +2,7 @@
 
 Real servers send what msgspec refuses: a lone half of a surrogate pair, `NaN`, a wrong type in a known field, bytes
 that are not UTF-8. Such a payload is read with the standard library (`plain`), and each value is fitted to the type of
-its field, converted or left out (`_fit`). It costs more than others, and only it does. Each repair is noted, so that one
+its field, converted or left out (`_fit`). Only such a payload costs more, no other. Each repair is noted, so that one
 odd field never costs an answer, and nothing is repaired in silence.
 """
 
@@ -33,7 +33,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.,+ Z-]*\Z")
 
 
 def is_keepalive(data: Any, /) -> bool:
-    """Whether plain data says only that the server is alive: a word, a time, or an object of scalars with such a word.
+    """Whether plain data is only a sign of life: a word, a time, or an object of scalars with such a word.
 
     Source: sse-starlette before 1.0 (`event: ping` with the time), and gateways that send an object.
     """

@@ -48,7 +48,7 @@ _LISTED_CHOICES = 8
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Turn:
-    """What the chunks of one answer brought so far, and what it adds up to.
+    """One answer as it grows.
 
     Args:
         strict: raise `ProtocolError` for a breach of the protocol instead of listing it.
@@ -189,7 +189,7 @@ class Turn:
         """Lists a repair once, with the event at which it was first needed."""
         where = f" at event {self.events}" if here else ""
         if self.strict:
-            raise ProtocolError(f"expected what the protocol allows, got: {kind}{where}")
+            raise ProtocolError(f"not allowed in strict mode: {kind}{where}")
         self.repairs.setdefault(kind, where)
 
     # A chunk comes
@@ -219,8 +219,7 @@ class Turn:
                 else:
                     self._skip(choice)
         except RecursionError as error:
-            got = f"one nested too deeply at event {self.events}"
-            raise ProtocolError(f"expected values that can be read, got {got}") from error
+            raise ProtocolError(f"a value is nested too deeply at event {self.events}") from error
         if chunk.usage is not None:
             self._count_tokens(chunk.usage)
         elif chunk.x_groq is not None:
@@ -376,7 +375,7 @@ class Turn:
             events.append(Text(text))
 
     def _odd_content(self, content: Any, events: list[Event]) -> None:
-        """Mistral and others stream a list of parts, Cloudflare the object that a schema asked for."""
+        """Mistral and others stream a list of parts, Cloudflare the object that a schema describes."""
         if isinstance(content, dict) and content.get("type") in carriers.PART_TYPES:
             content = [content]
         if not isinstance(content, list):
@@ -522,7 +521,7 @@ class Turn:
         if self._may_run_calls:
             self._finished = self.calls.finish()
             if self._group == "calls" and not self._finished:
-                raise ProtocolError("expected a tool call, got the finish reason tool_calls without one")
+                raise ProtocolError("the finish reason is tool_calls, but no tool call came")
         self._is_complete = True
         yield from self._finished or ()
         if self._usage is not None:
@@ -530,38 +529,37 @@ class Turn:
         yield self.completion
 
     def _check_end(self, done: bool, framed: bool) -> None:
-        """Whether the end of the stream is the end of the answer.
+        """Decides whether the end of the stream is the end of the answer.
 
-        `[DONE]` says that the server means it, a finish reason that the model did; with both nothing is left to
-        ask. Cerebras, Perplexity, transformers serve and others never send `[DONE]`, Snowflake no finish reason.
+        A finish reason comes from the model, `[DONE]` from the server; with both the answer is whole. Cerebras,
+        Perplexity, transformers serve and others never send `[DONE]`, Snowflake no finish reason.
         """
-        held = len(self.calls)
         if self._choice_read is None:
             kind: type[StreamError] = ProtocolError if done else TruncatedError
             raise kind(f"expected an answer with a choice, got {clip(self._without_choice.decode(errors='replace'))!r}")
-        if self.finish_reason is None and not done:
-            raise TruncatedError(
-                f"expected a finish reason and [DONE], got the end of the stream after event {self.events}"
-            )
         if self.finish_reason is None:
-            if held:
-                raise TruncatedError(f"expected a finish reason for {held} tool calls, got [DONE] without one")
+            if not done:
+                raise TruncatedError(f"the stream ended after event {self.events}, without a finish reason and [DONE]")
+            if len(self.calls):
+                raise TruncatedError("[DONE] came after a tool call, without a finish reason")
             if self._skipped_an_answer:
-                raise TruncatedError(f"expected a finish reason for choice {self._choice_read}, got other choices")
+                raise TruncatedError(
+                    f"[DONE] came without a finish reason for choice {self._choice_read}, which is read"
+                )
             if not self.shown:
-                raise TruncatedError("expected an answer or a finish reason, got [DONE] without either")
+                raise TruncatedError("[DONE] came without an answer and without a finish reason")
             self._accept_without("no finish reason")
         elif not done and framed:
             self._accept_without("no [DONE]")
         elif not done:
-            if held or self._is_annotated:
-                raise TruncatedError("expected [DONE] behind tool calls or filter verdicts, got a body that stopped")
+            if len(self.calls) or self._is_annotated:
+                raise TruncatedError("the body stopped after tool calls or filter verdicts, without [DONE]")
             self._accept_without("no [DONE] and an unframed end")
 
-    def _accept_without(self, kind: str) -> None:
+    def _accept_without(self, lack: str) -> None:
         if self.strict:
-            raise TruncatedError(f"expected a finish reason and [DONE], got {kind}")
-        self.note(kind, here=False)
+            raise TruncatedError(f"not allowed in strict mode: {lack}")
+        self.note(lack, here=False)
 
 
 def numbered(delta: Delta | None) -> Delta | None:
@@ -573,7 +571,7 @@ def numbered(delta: Delta | None) -> Delta | None:
 
 
 def _is_filtered(results: Any) -> bool:
-    """Whether a filter's verdict, or any part of it, says so."""
+    """Whether a filter's verdict, or any part of it, blocks."""
     if isinstance(results, dict):
         return results.get("filtered") is True or any(map(_is_filtered, results.values()))
     return isinstance(results, list) and any(map(_is_filtered, results))

@@ -31,7 +31,7 @@ def test_a_line_is_printed_for_every_recording_and_none_in_silence() -> None:
 def test_repairs_are_named_and_an_error_with_strict() -> None:
     path = str(STREAMS / "transformers" / "plain.http")
     assert replay(path).stdout.rstrip().endswith("repairs: no [DONE]")
-    assert "TruncatedError: expected a finish reason and [DONE], got no [DONE]" in replay("--strict", path).stdout
+    assert "TruncatedError: not allowed in strict mode: no [DONE]" in replay("--strict", path).stdout
 
 
 def test_a_folder_without_recordings_is_told_in_one_line(tmp_path: Path) -> None:
