@@ -129,7 +129,7 @@ def test_a_value_comes_back_from_its_pickle(name: str, protocol: int) -> None:
 @pytest.mark.parametrize("name", EVENTS)
 def test_the_repr_of_an_event_is_what_makes_it(name: str) -> None:
     event = EVENTS[name]
-    assert eval(repr(event), vars(svir)) == event
+    assert eval(repr(event), dict(vars(svir))) == event
 
 
 @pytest.mark.parametrize("name", EVENTS)

@@ -113,7 +113,7 @@ CARRIED_OUT: list[tuple[tuple[str, str], str, bool]] = [
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize(("call", "content", "error"), CARRIED_OUT, ids=[str(row[0]) for row in CARRIED_OUT])
 def test_what_became_of_a_call_is_told_in_words(call: tuple[str, str], content: str, error: bool, threads: int) -> None:
-    tools = [add, fails, nothing, surrogate, text, unsayable]
+    tools: list[Any] = [add, fails, nothing, surrogate, text, unsayable]
     with ReplayServer(called(call), HELLO) as server, svir.Client(server.url) as client:
         with executor_of(threads) as executor:
             events = list(client.run("hi", tools=tools, executor=executor))
