@@ -22,9 +22,11 @@ fail     `SvirError`, and below it:
                         `RejectedError`: `ContextOverflowError`, `ContentFilterError`
                         `StreamError`: `ServerStreamError`, `TruncatedError`, `ProtocolError`, `TooLargeError`
          the answer's   `OutputError`, `RoundsError`
+pass on  `relay` makes of a stream the bytes of an OpenAI stream again: a `Relay`
 watch    `RequestInfo`, `ResponseInfo`, `ErrorInfo`, which the hooks of a client are given; `Model` is what it lists
 
-`svir.testing` has servers for tests, `svir.probe` finds out what a server really does.
+`svir.testing` has servers for tests, `svir.probe` finds out what a server really does, `svir.answer` reads answers from
+any other transport.
 
 A call, hop by hop. Data goes down by arguments and comes back by generators; nothing is read before the caller asks for
 the next event.
@@ -105,6 +107,7 @@ from .stream import Stream
 
 if TYPE_CHECKING:
     from .batches import batch
+    from .relays import Relay, relay
     from .tools import tool
 
 
@@ -137,6 +140,7 @@ __all__ = [
     "Reasoning",
     "Refusal",
     "RejectedError",
+    "Relay",
     "RequestError",
     "RequestInfo",
     "ResponseInfo",
@@ -164,13 +168,14 @@ __all__ = [
     "batch",
     "developer",
     "json_schema",
+    "relay",
     "system",
     "tool",
     "tool_result",
     "user",
 ]
 
-_LATER = {"batch": ".batches", "tool": ".tools"}
+_LATER = {"Relay": ".relays", "batch": ".batches", "relay": ".relays", "tool": ".tools"}
 """What stands on the client is loaded by whoever asks for it."""
 
 

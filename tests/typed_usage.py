@@ -21,7 +21,7 @@ import msgspec
 import PIL.Image
 
 import svir
-from svir import batches, probe, testing, tools
+from svir import answer, batches, probe, relays, testing, tools
 from svir.testing import faults, plugin
 
 
@@ -566,3 +566,24 @@ def servers(svir_replay: plugin.Replay, context: ssl.SSLContext) -> None:
     ) as proxy:
         assert_type(proxy, testing.RecordingProxy)
         assert_type(proxy.recordings, list[Path])
+
+
+def answers_passed_on(client: svir.Client, blocks: list[bytes]) -> None:
+    with svir.relay(client.stream("hi"), include_usage=False, keepalive=15.0) as relay:
+        assert_type(relay, svir.Relay)
+        for block in relay:
+            assert_type(block, bytes)
+        assert_type(relay.error, svir.SvirError | None)
+        relay.close()
+    assert relays.relay is svir.relay and relays.Relay is svir.Relay
+    svir.relay("text")  # type: ignore[arg-type]
+    for event in answer.read(blocks, framed=False, strict=True, think_tags=False, limits=svir.Limits(), tap=print):
+        assert_type(event, svir.Event)
+    completion = answer.read_document(b"{}", strict=True)
+    assert_type(completion, svir.Completion)
+    assert_type(completion.as_dict(), dict[str, Any])
+    assert_type(svir.Usage().as_dict(), dict[str, Any])
+    decoder = answer.Decoder(strict=True)
+    assert_type(decoder.feed(b""), list[svir.Event])
+    assert_type(decoder.end(framed=True), Iterator[svir.Event])
+    assert_type((decoder.done, decoder.completion), tuple[bool, svir.Completion])

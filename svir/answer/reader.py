@@ -215,6 +215,11 @@ class Reader:
         """The answer so far."""
         return self._turn.completion
 
+    @property
+    def turn(self) -> Turn:
+        """The answer so far, as it grows."""
+        return self._turn
+
     def _failed(self, error: SvirError) -> Iterator[Event]:
         """What was held back; the error gets the answer so far."""
         yield from self._turn.rest(self._surrogates.rest())

@@ -78,10 +78,8 @@ class Turn:
         "_group",
         "_id",
         "_instead",
-        "_items",
         "_last_verdict",
         "_last_written",
-        "_logprobs",
         "_matched_stop",
         "_metrics",
         "_model",
@@ -106,8 +104,10 @@ class Turn:
         "events",
         "finish_reason",
         "first_byte",
+        "items",
         "keepalives",
         "last_shown",
+        "logprobs",
         "now",
         "reasonings",
         "refusals",
@@ -143,11 +143,12 @@ class Turn:
         self.reasonings: list[str] = []
         self.refusals: list[str] = []
         self._carrier = ""
-        self._items: dict[str, list[Any]] = {}
+        self.items: dict[str, list[Any]] = {}
+        """By field, each piece as it came of what is kept beside the events."""
         self._content_came = False
         self._extra: dict[str, Any] = {}
         self.calls: Calls = Calls(self.note, max_calls)
-        self._logprobs: list[Any] = []
+        self.logprobs: list[Any] = []
         self._reports: list[FilterReport] = []
         self._last_written: tuple[bytes, Any] = (b"", None)
         self._last_verdict: tuple[Any, Any] = (None, None)
@@ -204,7 +205,7 @@ class Turn:
             speed=speed,
             speed_unit=unit,
             timings=self._timings,
-            logprobs=tuple(self._logprobs),
+            logprobs=tuple(self.logprobs),
             filter_reports=tuple(self._reports),
             blocked=self._blocked,
             matched_stop=self._matched_stop,
@@ -226,12 +227,12 @@ class Turn:
 
     def _fields(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What goes back with the message as it came, and what else the server said."""
-        if not self._items and not self._extra.keys() & ("choice", "message"):
+        if not self.items and not self._extra.keys() & ("choice", "message"):
             return {}, dict(self._extra)
         back: dict[str, Any] = {}
         extra = dict(self._extra)
         below = {place: dict(kept) for place in ("choice", "message") if isinstance(kept := extra.get(place, {}), dict)}
-        for name, pieces in self._items.items():
+        for name, pieces in self.items.items():
             carrier = carriers.NAMED[name]
             (back if carrier.back else below["message"])[name] = carrier.join(pieces)
         for place, kept in below.items():
@@ -362,7 +363,7 @@ class Turn:
             # Of a refusal they stand under its own name.
             for name in ("content", "refusal"):
                 if isinstance(entries := choice.logprobs.get(name), list):
-                    self._logprobs.extend(entries)
+                    self.logprobs.extend(entries)
         if choice.content_filter_results:
             self._verdict(choice, events)
         if choice.finish_reason:
@@ -406,7 +407,7 @@ class Turn:
             self._reason(text, carrier, events)
         for item in carriers.ITEMS:
             if value := getattr(delta, item.name):
-                self._items.setdefault(item.name, []).append(value)
+                self.items.setdefault(item.name, []).append(value)
 
     def _reason(self, text: str, carrier: str, events: list[Event]) -> None:
         self._carrier = self._carrier or carrier
@@ -489,7 +490,7 @@ class Turn:
                 continue
             before = kept.get(name)
             if kept is not self._extra and name in carriers.RARE:
-                self._items.setdefault(name, []).append(value)
+                self.items.setdefault(name, []).append(value)
             elif isinstance(before, list) and isinstance(value, list):
                 kept[name] = carriers.listed((before, value))
             else:
