@@ -10,7 +10,7 @@ Every name below has a page of its own: `python -m pydoc svir.Client`. Durations
 
 ask      `Client`: its `stream`, `complete`, `parse` (values in place of text), `run` (functions as tools), `models`
          `Options` of a request; `Timeout`, `Retry` and `Limits` of a client; `Cancel` ends a call from another thread
-         `batch` sends many requests; `tool` and `json_schema` describe functions and types to the model
+         `batch` sends many requests; `tool`, `Tool` and `json_schema` describe functions and types to the model
 say      `system`, `developer`, `user`, `assistant`, `tool_result`
          `Image`, `Audio`, `Video`, `File` and `TextFile` go with `user`
 receive  a `Stream` of `Event`s: `Progress`, `Reasoning`, `Text`, `Refusal`, `ToolCallDelta`, `FilterReport`, then
@@ -105,7 +105,7 @@ from .stream import Stream
 
 if TYPE_CHECKING:
     from .batches import batch
-    from .tools import tool
+    from .tools import Tool, tool
 
 
 __version__ = "0.1.0"
@@ -154,6 +154,7 @@ __all__ = [
     "TimedOut",
     "Timeout",
     "TooLargeError",
+    "Tool",
     "ToolCall",
     "ToolCallDelta",
     "ToolResult",
@@ -170,7 +171,7 @@ __all__ = [
     "user",
 ]
 
-_LATER = {"batch": ".batches", "tool": ".tools"}
+_LATER = {"batch": ".batches", "Tool": ".tools", "tool": ".tools"}
 """What stands on the client is loaded by whoever asks for it."""
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from .answer import models
 from .errors import RequestError, SvirError
-from .events import Completion, Model
+from .events import Completion, Model, ToolCall
 from .exchange import JSON, STREAM, Exchange, Hooks, Settings
 from .hooks import ErrorInfo, RequestInfo, ResponseInfo
 from .request import options as request_options
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm  # type checkers bring it along
 
-    from .tools import Run
+    from .tools import Run, Tool
 
     class _Beside(TypedDict, total=False):
         """What a call takes beside the options."""
@@ -377,9 +377,10 @@ class Client:
         messages: Messages,
         /,
         *,
-        tools: Sequence[Callable[..., Any]],
+        tools: Sequence[Callable[..., Any] | Tool],
         max_rounds: int = 8,
         executor: Executor | None = None,
+        approve: Callable[[ToolCall], bool | str] | None = None,
         **options: Unpack[_Running],
     ) -> Run:
         """Lets the model call functions until it answers, and yields every event on the way.
@@ -391,10 +392,13 @@ class Client:
 
         Args:
             messages: as for `stream`.
-            tools: functions with types; see `svir.tool`.
+            tools: functions with types, and `svir.Tool`s; see `svir.tool`.
             max_rounds: answers at most, from 1.
             executor: carries out the calls of an answer at once; by default they are in order, and in this thread.
                 Their results are yielded and sent in order all the same.
+            approve: called in this thread with each call that can be carried out, before it is. True carries it out,
+                False tells the model that the user declined it, and a string is its result in place of the tool's.
+                What it raises ends the loop.
             options: all else that `stream` takes. A `tool_choice` that forces a call holds for the first answer only.
 
         Returns:
@@ -405,7 +409,15 @@ class Client:
         """
         from .tools import Run
 
-        return Run(self, as_list(messages), tools, max_rounds=max_rounds, executor=executor, options=options)
+        return Run(
+            self,
+            as_list(messages),
+            tools,
+            max_rounds=max_rounds,
+            executor=executor,
+            approve=approve,
+            options=options,
+        )
 
     def models(self, *, cancel: Cancel | None = None) -> list[Model]:
         """The models that the server lists, in its order.
