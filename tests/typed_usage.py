@@ -371,6 +371,12 @@ def values(client: svir.Client, answer: svir.Completion, kind: type[Trip]) -> No
     assert_type(client.parse(Annotated[int, msgspec.Meta(ge=0)], "How many?"), int)
     client.parse(7, "How many?")  # type: ignore[call-overload]
 
+    client.stream(messages="Which?", response_format=Locker, tools=[get_weather, {"type": "web_search"}])
+    client.complete(messages="Which?", response_format=list[Locker])
+    assert_type(client.parse(Locker, messages="Whose locker is 7?"), Locker)
+    client.run(messages="Which?", tools=[], response_format=Trip)
+    client.stream("Which?", response_format="Locker")  # type: ignore[arg-type]
+
     format = svir.json_schema(Locker | Shelf, name="found", strict=False)
     assert_type(format, dict[str, Any])
     client.stream("Which?", response_format=format)

@@ -1,6 +1,7 @@
 """Functions as tools: what a model is told of them, and what they are called with."""
 
 import functools
+import json
 import math
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
@@ -376,7 +377,7 @@ def test_a_schema_that_is_passed_is_sent_as_it_is_and_arguments_come_as_keywords
 
 def test_a_schema_takes_the_place_of_types_that_cannot_be_read() -> None:
     assert svir.Tool(forward, parameters={}).as_dict()["function"] == {"name": "forward", "parameters": {}}
-    assert as_tool(svir.tool(parameters=NOTES)(untyped)).parameters == NOTES
+    assert as_tool(svir.tool(name="any", parameters=NOTES)(lambda query: query)).parameters == NOTES
 
 
 # (function, settings, the message)
@@ -392,6 +393,47 @@ NOT_WITH_A_SCHEMA: list[tuple[Any, dict[str, Any], str]] = [
 def test_a_tool_with_a_schema_is_held_to_the_rest(function: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(svir.RequestError, match=message):
         svir.Tool(function, **settings)
+
+
+# Functions in a request without the loop
+
+
+@pytest.mark.parametrize("way", ["stream", "complete"])
+def test_functions_stand_among_the_tools_of_any_request(way: str) -> None:
+    search = svir.Tool(len, name="search", parameters=NOTES)
+    web = {"type": "web_search"}
+
+    @svir.tool(name="sum", strict=True)
+    def total(a: int) -> int:
+        return a
+
+    with ReplayServer(HELLO) as server, svir.Client(server.url) as client:
+        ask = client.complete if way == "complete" else client.stream
+        asked = ask("hi", tools=[get_weather, web, search, total], tool_choice="auto")
+        assert (
+            "".join(asked.texts()) == "Hello, world" if isinstance(asked, svir.Stream) else asked.text == "Hello, world"
+        )
+    [request] = server.requests
+    sent = json.loads(request.body)["tools"]
+    assert sent == [as_tool(get_weather).as_dict(), web, search.as_dict(), as_tool(total).as_dict()]
+    assert (sent[3]["function"]["name"], sent[3]["function"]["strict"]) == ("sum", True)
+
+
+# (tools, the message)
+NO_TOOLS_OF_A_REQUEST: list[tuple[Any, str]] = [
+    ([get_weather, 5], "expected a function as a tool, got int"),
+    ([untyped], "expected a type for each parameter of tool 'untyped'"),
+    (get_weather, "expected `list` for tools, got <function get_weather"),
+    ("add", "expected `list` for tools, got 'add'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"), NO_TOOLS_OF_A_REQUEST, ids=[row[1][:40] for row in NO_TOOLS_OF_A_REQUEST]
+)
+def test_what_is_no_tool_of_a_request_is_refused(tools: Any, message: str) -> None:
+    with pytest.raises(svir.RequestError, match=message):
+        svir.Client("http://127.0.0.1:1").stream("hi", tools=tools)
 
 
 # A parameter for the call itself
