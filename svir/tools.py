@@ -374,18 +374,13 @@ def _rounds(
 def _sendable(message: dict[str, Any]) -> dict[str, Any]:
     """The message with `{}` in place of arguments that are no JSON object. mlx-lm, vLLM and many chat templates parse
     the arguments, and refuse the whole conversation; what the model wrote is repeated in the result of the call."""
-    if "tool_calls" in message:
-        message["tool_calls"] = list(map(_sendable_call, message["tool_calls"]))
+    for call in message.get("tool_calls", ()):
+        function = call.get("function", {})  # a call of a custom tool has none, and its input is plain text
+        try:
+            msgspec.json.decode(function.get("arguments", "{}"), type=dict)
+        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            function["arguments"] = "{}"
     return message
-
-
-def _sendable_call(call: dict[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    try:
-        msgspec.json.decode(function["arguments"], type=dict)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-        return call | {"function": function | {"arguments": "{}"}}
-    return call
 
 
 class _Calls(Struct):

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import pytest
-from answers import DONE, HELLO, called, chunk
+from answers import DONE, HELLO, called, chunk, stream
 from functions import Place, add, get_weather
 
 import svir
@@ -266,6 +266,15 @@ def test_arguments_that_are_no_json_object_do_not_go_back_as_they_are(arguments:
     assert result["content"].startswith("error: expected the arguments of add")
     assert arguments.strip() in result["content"]
     assert completion.text == run.messages[-1]["content"] == "Hello, world"
+
+
+def test_a_call_of_a_custom_tool_is_answered_like_one_of_an_unknown_tool() -> None:
+    custom = {"index": 0, "id": "id0", "type": "custom", "custom": {"name": "code", "input": "print(1)"}}
+    with ReplayServer(stream({"tool_calls": [custom]}, finish="tool_calls"), HELLO) as server:
+        with svir.Client(server.url) as client:
+            events = list(client.run("hi", tools=[add], extra={"tools": [{"type": "custom"}]}))
+    assert results(events) == [("error: expected the name of a tool (add), got 'code'", True)]
+    assert bodies(server)[1]["messages"][1]["tool_calls"][0]["custom"] == {"name": "code", "input": "print(1)"}
 
 
 @pytest.mark.parametrize("tools", [add, None, 5])
