@@ -138,6 +138,24 @@ def test_pydantic_ai_streams_and_calls_tools(serve: Any) -> None:
     assert asyncio.run(streamed()) == ["Hello", ", world"]
 
 
+def test_an_mcp_servers_tools_are_those_of_a_run(serve: Any) -> None:
+    needs("mcp")
+    from mcp.server.mcpserver import MCPServer
+
+    mcp_server = MCPServer("weather")
+    mcp_server.add_tool(get_weather)
+    server, client = serve(called(("get_weather", '{"city": "Oslo"}'), ("get_weather", '{"town": "Oslo"}')), HELLO)
+    with adapter("mcp_svir")["mcp_tools"](mcp_server) as tools:
+        events = list(client.run("How is it?", tools=tools))
+    results = [event for event in events if isinstance(event, svir.ToolResult)]
+    assert [result.error for result in results] == [False, True]
+    assert results[0].content == "calm in Oslo"
+    assert results[1].content.startswith("error: RuntimeError: ")
+    [tool] = json.loads(server.requests[0].body)["tools"]
+    assert (tool["function"]["name"], tool["function"]["description"]) == ("get_weather", "The weather in a city.")
+    assert tool["function"]["parameters"]["properties"].keys() == {"city"}
+
+
 def test_llm_streams_with_a_picture_and_the_conversation(serve: Any, photo: Path, monkeypatch: Any) -> None:
     llm = needs("llm")
     server, _ = serve(Answer.json({"data": [{"id": "m"}]}), HELLO)
