@@ -1,6 +1,7 @@
 """Adapters of frameworks to svir: each as its framework calls it, streamed where the framework streams."""
 
 import asyncio
+import gc
 import json
 import runpy
 from collections.abc import Iterator
@@ -37,6 +38,8 @@ def serve() -> Iterator[Any]:
     yield serve
     for server in servers:
         server.__exit__(None, None, None)
+    asyncio.set_event_loop(None)
+    gc.collect()  # what a framework left open, such as its event loop, complains here and not in another test
 
 
 def asked(server: ReplayServer) -> list[Any]:
