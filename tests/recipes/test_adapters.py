@@ -72,9 +72,7 @@ def test_langchain_streams_and_calls_tools(serve: Any) -> None:
 
 
 def test_llama_index_streams(serve: Any) -> None:
-    needs("llama_index.core")
-    from llama_index.core.llms import ChatMessage
-
+    ChatMessage = needs("llama_index.core.llms").ChatMessage  # noqa: N806
     server, client = serve(HELLO)
     model = adapter("llama_index_svir")["SvirLLM"](client=client)
     messages = [ChatMessage("Be brief.", role="system"), ChatMessage("hi")]
@@ -142,10 +140,7 @@ def test_pydantic_ai_streams_and_calls_tools(serve: Any) -> None:
 
 
 def test_an_mcp_servers_tools_are_those_of_a_run(serve: Any) -> None:
-    needs("mcp")
-    from mcp.server.mcpserver import MCPServer
-
-    mcp_server = MCPServer("weather")
+    mcp_server = needs("mcp.server.mcpserver").MCPServer("weather")
     mcp_server.add_tool(get_weather)
     server, client = serve(called(("get_weather", '{"city": "Oslo"}'), ("get_weather", '{"town": "Oslo"}')), HELLO)
     with adapter("mcp_svir")["mcp_tools"](mcp_server) as tools:
