@@ -10,7 +10,7 @@ Every name below has a page of its own: `python -m pydoc svir.Client`. Durations
 
 ask      `Client`: its `stream`, `complete`, `parse` (values in place of text), `run` (functions as tools), `models`
          `Options` of a request; `Timeout`, `Retry` and `Limits` of a client; `Cancel` ends a call from another thread
-         `batch` sends many requests; `tool` and `json_schema` describe functions and types to the model
+         `batch` sends many requests; `tool`, `Tool` and `json_schema` describe functions and types to the model
 say      `system`, `developer`, `user`, `assistant`, `tool_result`
          `Image`, `Audio`, `Video`, `File` and `TextFile` go with `user`
 receive  a `Stream` of `Event`s: `Progress`, `Reasoning`, `Text`, `Refusal`, `ToolCallDelta`, `FilterReport`, then
@@ -108,7 +108,7 @@ from .stream import Stream
 if TYPE_CHECKING:
     from .batches import batch
     from .relays import Relay, relay
-    from .tools import tool
+    from .tools import Tool, tool
 
 
 __version__ = "0.1.0"
@@ -158,6 +158,7 @@ __all__ = [
     "TimedOut",
     "Timeout",
     "TooLargeError",
+    "Tool",
     "ToolCall",
     "ToolCallDelta",
     "ToolResult",
@@ -175,7 +176,7 @@ __all__ = [
     "user",
 ]
 
-_LATER = {"Relay": ".relays", "batch": ".batches", "relay": ".relays", "tool": ".tools"}
+_LATER = {"Relay": ".relays", "Tool": ".tools", "batch": ".batches", "relay": ".relays", "tool": ".tools"}
 """What stands on the client is loaded by whoever asks for it."""
 
 

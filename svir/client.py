@@ -6,13 +6,13 @@ import os
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, get_origin, overload
 
 from msgspec import structs
 
 from .answer import models
 from .errors import RequestError, SvirError
-from .events import Completion, Model
+from .events import Completion, Model, ToolCall
 from .exchange import JSON, STREAM, Exchange, Hooks, Settings
 from .hooks import ErrorInfo, RequestInfo, ResponseInfo
 from .request import options as request_options
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm  # type checkers bring it along
 
-    from .tools import Run
+    from .tools import Run, Tool
 
     class _Beside(TypedDict, total=False):
         """What a call takes beside the options."""
@@ -279,7 +279,6 @@ class Client:
     def stream(
         self,
         messages: Messages,
-        /,
         *,
         model: str | None = None,
         cancel: Cancel | None = None,
@@ -318,7 +317,6 @@ class Client:
     def complete(
         self,
         messages: Messages,
-        /,
         *,
         stream: bool = True,
         model: str | None = None,
@@ -347,13 +345,13 @@ class Client:
         return completion
 
     @overload
-    def parse(self, type: type[T], messages: Messages, /, **options: Unpack[_Parsing]) -> T: ...
+    def parse(self, type: type[T], /, messages: Messages, **options: Unpack[_Parsing]) -> T: ...
     @overload
-    def parse(self, type: TypeForm[T], messages: Messages, /, **options: Unpack[_Parsing]) -> T: ...
-    def parse(self, type: Any, messages: Messages, /, **options: Unpack[_Parsing]) -> Any:
+    def parse(self, type: TypeForm[T], /, messages: Messages, **options: Unpack[_Parsing]) -> T: ...
+    def parse(self, type: Any, /, messages: Messages, **options: Unpack[_Parsing]) -> Any:
         """Asks for an answer of a type, and returns it decoded.
 
-        Streamed, the same is `stream(..., response_format=svir.json_schema(Type))` and then `completion.parse(Type)`.
+        Streamed, the same is `stream(..., response_format=Type)` and then `completion.parse(Type)`.
 
         Args:
             type: a struct, a dataclass, a TypedDict, a union of tagged structs, a list of these, ...; see
@@ -375,11 +373,11 @@ class Client:
     def run(
         self,
         messages: Messages,
-        /,
         *,
-        tools: Sequence[Callable[..., Any]],
+        tools: Sequence[Callable[..., Any] | Tool],
         max_rounds: int = 8,
         executor: Executor | None = None,
+        approve: Callable[[ToolCall], bool | str] | None = None,
         **options: Unpack[_Running],
     ) -> Run:
         """Lets the model call functions until it answers, and yields every event on the way.
@@ -391,10 +389,13 @@ class Client:
 
         Args:
             messages: as for `stream`.
-            tools: functions with types; see `svir.tool`.
+            tools: functions with types, and `svir.Tool`s; see `svir.tool`.
             max_rounds: answers at most, from 1.
             executor: carries out the calls of an answer at once; by default they are in order, and in this thread.
                 Their results are yielded and sent in order all the same.
+            approve: called in this thread with each call that can be carried out, before it is. True carries it out,
+                False tells the model that the user declined it, and a string is its result in place of the tool's.
+                What it raises ends the loop.
             options: all else that `stream` takes. A `tool_choice` that forces a call holds for the first answer only.
 
         Returns:
@@ -405,7 +406,15 @@ class Client:
         """
         from .tools import Run
 
-        return Run(self, as_list(messages), tools, max_rounds=max_rounds, executor=executor, options=options)
+        return Run(
+            self,
+            as_list(messages),
+            tools,
+            max_rounds=max_rounds,
+            executor=executor,
+            approve=approve,
+            options=options,
+        )
 
     def models(self, *, cancel: Cancel | None = None) -> list[Model]:
         """The models that the server lists, in its order.
@@ -454,7 +463,9 @@ class Client:
         fields |= {"messages": as_list(messages), "stream": stream}
         if stream:
             fields["stream_options"] = {"include_usage": True}
-        return fields | request_options.checked(options, extra) if options or extra is not None else fields
+        if not options and extra is None:
+            return fields
+        return fields | request_options.checked(_in_api_form(options), extra)
 
     def _exchange(
         self,
@@ -508,6 +519,19 @@ class Client:
             check(given)
             return Headers({**headers, **given})
         return headers if self._api_key is None else Headers({**headers, **_authorization(self._api_key, "api_key")})
+
+
+def _in_api_form(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options with a type as the format, and functions among the tools, written as the API takes them."""
+    written: dict[str, Any] = {}
+    wanted, tools = options.get("response_format"), options.get("tools")
+    if isinstance(wanted, type) or get_origin(wanted) is not None:
+        written["response_format"] = json_schema(wanted)
+    if isinstance(tools, list | tuple) and not all(isinstance(tool, Mapping) for tool in tools):
+        from .tools import as_tool
+
+        written["tools"] = [tool if isinstance(tool, Mapping) else as_tool(tool).as_dict() for tool in tools]
+    return {**options, **written} if written else options
 
 
 def _check_tls(context: object) -> None:

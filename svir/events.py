@@ -129,7 +129,8 @@ class ToolResult(Struct, frozen=True, gc=False, tag="tool_result"):
 
     Args:
         call: the call.
-        content: what the function returned, as text or JSON, or what went wrong, in words that begin with "error:".
+        content: what the function returned, as text or JSON, or `approve` in its place; or what went wrong, in words
+            that begin with "error:".
         error: whether it went wrong: an unknown tool, arguments of another shape, an exception in the function.
     """
 

@@ -371,6 +371,12 @@ def values(client: svir.Client, answer: svir.Completion, kind: type[Trip]) -> No
     assert_type(client.parse(Annotated[int, msgspec.Meta(ge=0)], "How many?"), int)
     client.parse(7, "How many?")  # type: ignore[call-overload]
 
+    client.stream(messages="Which?", response_format=Locker, tools=[get_weather, {"type": "web_search"}])
+    client.complete(messages="Which?", response_format=list[Locker])
+    assert_type(client.parse(Locker, messages="Whose locker is 7?"), Locker)
+    client.run(messages="Which?", tools=[], response_format=Trip)
+    client.stream("Which?", response_format="Locker")  # type: ignore[arg-type]
+
     format = svir.json_schema(Locker | Shelf, name="found", strict=False)
     assert_type(format, dict[str, Any])
     client.stream("Which?", response_format=format)
@@ -387,7 +393,7 @@ def get_weather(city: str, days: int = 1) -> dict[str, int]:
     return {city: days}
 
 
-@svir.tool(name="time", description="The time in a city.", strict=True)
+@svir.tool(name="time", description="The time in a city.", parameters=None, strict=True)
 def get_time(city: str) -> str:
     return city
 
@@ -407,14 +413,22 @@ def loop(client: svir.Client, call: svir.ToolCall) -> None:
     assert_type(client.run("Hi", tools=[get_weather]).texts(), Iterator[str])
     asked.close()
 
+    def approve(call: svir.ToolCall) -> bool | str:
+        return call.name == "time" or "not now"
+
+    search = svir.Tool(len, name="search", description="Searches.", parameters={"type": "object"})
+    client.run("Hi", tools=[search, get_weather], approve=approve)
+    client.run("Hi", tools=[get_weather], approve=print)  # type: ignore[arg-type]
+    assert_type(tools.as_tool(search), svir.Tool)
+
     known = tools.as_tool(get_weather)
-    assert_type(known, tools.Tool)
+    assert_type(known, svir.Tool)
     assert_type((known.name, known.description, known.strict), tuple[str, str, bool])
     assert_type(known.parameters, dict[str, Any])
     assert_type(known.as_dict(), dict[str, Any])
     known.function(**known.arguments(call))
-    tools.Tool(get_time, name="time", description="The time in a city.", strict=False)
-    assert tools.tool is svir.tool
+    svir.Tool(get_time, name="time", description="The time in a city.", parameters=None, strict=False)
+    assert (tools.tool, tools.Tool) == (svir.tool, svir.Tool)
 
 
 # Many requests
