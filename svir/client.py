@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LOCAL = "http://localhost:1234"
+"""Where a client asks when nothing says where: LM Studio's port, which the other local servers can be given."""
 _OF_THE_CONNECTIONS = ("base_url", "proxy", "ssl_context", "max_connections")
 """Arguments that clients which share their connections have in common."""
 _CHECKED = frozenset({"model", "timeout", "retry", "strict", "think_tags", "limits"})
@@ -81,7 +83,7 @@ class Client:
     Args:
         base_url: where the server is: "http://localhost:1234", for which `/v1` is meant; any other path stands as it
             is, and one that ends in `/chat/completions` is that endpoint. By default the environment variable
-            `OPENAI_BASE_URL`, and then `OPENAI_API_KEY` is its key.
+            `OPENAI_BASE_URL`, and then `OPENAI_API_KEY` is its key; without that variable "http://localhost:1234".
         api_key: a key, or a function that returns one for each try of a request; sent as `Authorization: Bearer` to
             this server alone, and shown in no repr, log or error.
         model: the model's id, as the server lists it; without one the field is not sent.
@@ -147,14 +149,12 @@ class Client:
         """Optional fields that the server is known to refuse, by model."""
         self._sleep: Callable[[float], object] | None = None
         self._jitter: Callable[[], float] | None = None
-        self._passed = base_url is not None
-        """Whether the base URL was passed, so that the key of the environment is not for it."""
+        self._passed = True
+        """Whether the base URL is not the environment's, so that the key of the environment is not for it."""
         self._hooks = Hooks()
         try:
-            if base_url is None:
-                base_url = os.environ.get("OPENAI_BASE_URL")
-                if not base_url:
-                    raise RequestError("expected a base URL, or OPENAI_BASE_URL in the environment")
+            if base_url is None and os.environ.get("OPENAI_BASE_URL"):
+                base_url, self._passed = os.environ["OPENAI_BASE_URL"], False
                 api_key = os.environ.get("OPENAI_API_KEY") or None if api_key is None else api_key
             self._set(
                 {
@@ -172,6 +172,7 @@ class Client:
                     "on_error": on_error,
                 }
             )
+            base_url = _LOCAL if base_url is None else base_url
             check_argument("base_url", base_url)
             check_argument("proxy", proxy)
             check_argument("max_connections", max_connections)
