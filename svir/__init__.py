@@ -6,7 +6,7 @@
     for text in client.stream("Why is the sky blue?").texts():
         print(text, end="", flush=True)
 
-Every name below has a page of its own: `python -m pydoc svir.Client`. Durations are seconds, sizes bytes.
+Every name below has a page of its own, such as `python -m pydoc svir.Client`. Durations are seconds, sizes bytes.
 
 ask      `Client`: its `stream`, `complete`, `parse` (values in place of text), `run` (functions as tools), `models`
          `Options` of a request; `Timeout`, `Retry` and `Limits` of a client; `Cancel` ends a call from another thread
@@ -54,6 +54,7 @@ completion  the answer as a value
 
 from collections.abc import Mapping, Sequence  # noqa: F401 - type hints of the public classes are read here
 from importlib import import_module
+from traceback import walk_stack
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -181,8 +182,11 @@ _LATER = {"Relay": ".relays", "Tool": ".tools", "batch": ".batches", "relay": ".
 
 
 def __dir__() -> list[str]:
-    """The names that are there, and those that would be: `help(svir)` and completion ask for them."""
-    return sorted({*globals(), *__all__})
+    """The names that are there and those that would be, for completion. On the page of help the classes are left out:
+    each has a page of its own, and pydoc would repeat below each of them what all exceptions and structs have."""
+    names = sorted({*globals(), *__all__})
+    helping = any(frame.f_code.co_name == "docmodule" for frame, _ in walk_stack(None))
+    return [name for name in names if name.islower()] if helping else names
 
 
 if not TYPE_CHECKING:
