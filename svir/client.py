@@ -77,12 +77,15 @@ _CHECKED = frozenset({"model", "timeout", "retry", "strict", "think_tags", "limi
 class Client:
     """A server, and the defaults of every request to it.
 
-    One client serves any number of threads. It may cross a fork and be pickled (with its key, and hooks that can be):
-    in the other process it opens connections of its own.
+    One client serves any number of threads; a thread that waits for a token costs no CPU. It may cross a fork and be
+    pickled (with its key, and hooks that can be): in the other process it opens connections of its own. Several servers
+    behind a balancer are one base URL: there is no session, so that any of them may answer.
 
     Args:
         base_url: where the server is: "http://localhost:1234", for which `/v1` is meant; any other path stands as it
-            is, and one that ends in `/chat/completions` is that endpoint. By default the environment variable
+            is ("https://api.z.ai/api/paas/v4"), and one that ends in `/chat/completions` is that endpoint, for a root
+            without `/v1`. Azure's is "https://NAME.openai.azure.com/openai/v1/", or, for its older URLs,
+            ".../openai/deployments/NAME" with a `query`. By default the environment variable
             `OPENAI_BASE_URL`, and then `OPENAI_API_KEY` is its key; without that variable "http://localhost:1234".
         api_key: a key, or a function that returns one for each try of a request; sent as `Authorization: Bearer` to
             this server alone, and shown in no repr, log or error.
@@ -300,7 +303,12 @@ class Client:
             cancel: a token that ends the call from another thread.
             on_upload: called with the bytes of the body sent so far and their total, after each block.
             tap: called with each payload as bytes, before it is decoded: the data of an event, or a whole JSON answer.
-            extra: fields that only this server knows; they are not checked, and win over `options`.
+            extra: fields that only this server knows; they are not checked, and win over `options`. Some that surprise:
+                vLLM has `{"structured_outputs": {"json": ...}}` (or `regex`, `choice`, `grammar`) since 0.12 in place
+                of `guided_json` and its like, and wants `{"add_generation_prompt": False}` beside the option
+                `continue_final_message`; llama.cpp sends `Progress` with `{"return_progress": True}`, and leaves the
+                reasoning in the text with `{"reasoning_format": "none"}`; LM Studio unloads a model after so many idle
+                seconds with `{"ttl": 300}`; OpenRouter has `models`, `provider` and `reasoning`.
             options: see `svir.Options`; usage is asked for unless `stream_options` says otherwise.
 
         Raises:
@@ -353,6 +361,7 @@ class Client:
         """Asks for an answer of a type, and returns it decoded.
 
         Streamed, the same is `stream(..., response_format=Type)` and then `completion.parse(Type)`.
+        LM Studio holds the reasoning to the schema as well: send `reasoning_effort="none"` there.
 
         Args:
             type: a struct, a dataclass, a TypedDict, a union of tagged structs, a list of these, ...; see
