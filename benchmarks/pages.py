@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .lab import ROOT, Row
 from .tables import Check, find, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
 
 PAGES = (ROOT / "README.md", ROOT / "benchmarks" / "README.md")
 RATIOS = ROOT / "benchmarks" / "ratios.json"

@@ -182,8 +182,11 @@ _LATER = {"Relay": ".relays", "Tool": ".tools", "batch": ".batches", "relay": ".
 
 
 def __dir__() -> list[str]:
-    """The names that are there and those that would be, for completion. On the page of help the classes are left out:
-    each has a page of its own, and pydoc would repeat below each of them what all exceptions and structs have."""
+    """The names that are there and those that would be, for completion.
+
+    On the page of help the classes are left out: each has a page of its own, and pydoc would repeat below each of them
+    what all exceptions and structs have.
+    """
     names = sorted({*globals(), *__all__})
     helping = any(frame.f_code.co_name == "docmodule" for frame, _ in walk_stack(None))
     return [name for name in names if name.islower()] if helping else names

@@ -315,8 +315,9 @@ def _row(future: Future[Row], job: _Job) -> Row:
 
 
 class Sender:
-    """A client, and a token that ends its calls. Where one is unpickled it has the client that its process keeps, and
-    no token.
+    """A client, and a token that ends its calls.
+
+    Where one is unpickled it has the client that its process keeps, and no token.
 
     Args:
         name: the batch's, by which other processes know their client again.

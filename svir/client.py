@@ -246,7 +246,7 @@ class Client:
             for name in _OF_THE_CONNECTIONS:
                 if name in changes:
                     raise RequestError(f"expected no {name}: a copy shares its connections; another needs a new Client")
-            other._set(changes)
+            other._set(changes)  # noqa: SLF001 - of the same class
         except RequestError as error:
             conceal((), error)
             failure = error
@@ -273,7 +273,9 @@ class Client:
 
     def close(self) -> None:
         """Ends idle connections, unless another client shares them (see `replace`) that is neither closed nor dropped.
-        The client can go on: it opens new ones."""
+
+        The client can go on: it opens new ones.
+        """
         self._pool.leave(self)
 
     def __del__(self) -> None:

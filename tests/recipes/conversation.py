@@ -7,5 +7,5 @@ messages = [svir.system("Be brief."), svir.user("What is 2 + 1?")]
 for question in ("In one word?", "And in French?"):
     answer = client.complete(messages, reasoning_effort="low")
     print(answer.text)
-    messages += [answer, svir.user(question)]
+    messages += [answer.message, svir.user(question)]
 print(client.complete(messages).text)

@@ -34,7 +34,12 @@ def served(url: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
     setup_testing_defaults(question)
     question["wsgi.input"] = io.BytesIO(b"What is 2 + 1?")
     statuses: list[str] = []
-    return validator(service)(question, lambda status, *rest: statuses.append(status)), statuses
+
+    def start(status: str, *rest: Any) -> Any:
+        statuses.append(status)
+        return bytearray().extend
+
+    return validator(service)(question, start), statuses
 
 
 def test_the_service_passes_on_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
