@@ -24,7 +24,7 @@ _COSTS: tuple[tuple[str, str, tuple[str, ...], str, float, int, str], ...] = (
     ("as fast as it comes: CPU µs for a token", "decode", ("text", "live"), "cpu", 1e6, 1, "httpx-sse + json"),
     ("the same, 1,000 streams in one process", "threads", ("full", "1000"), "cpu", 1e6, 1, _USUAL),
     ("as fast as it comes: CPU µs for a call of 8 tokens", "call", ("plain", "1", "burst"), "cpu", 1e6, 0, _USUAL),
-    ("one by one, as a server writes them: CPU µs for 8 tokens", "call", ("plain", "1", "live"), "cpu", 1e6, 0, _USUAL),
+    ("one by one, as written: CPU µs for 8 tokens", "call", ("plain", "1", "live"), "cpu", 1e6, 0, _USUAL),
     ("at a model's pace: CPU µs for a token, 64 streams", "threads", ("rate", "64"), "cpu", 1e6, 0, _USUAL),
     ("not streamed: CPU µs for a short answer", "call", ("plain", "1", "whole"), "cpu", 1e6, 0, "http.client + json"),
     ("KiB that a stream holds while it waits", "waiting", ("1 KB", "100"), "bytes", 2**-10, 0, _USUAL),
