@@ -363,13 +363,13 @@ class Client:
         """Asks for an answer of a type, and returns it decoded.
 
         Streamed, the same is `stream(..., response_format=Type)` and then `completion.parse(Type)`.
-        LM Studio holds the reasoning to the schema as well: send `reasoning_effort="none"` there.
 
         Args:
             type: a struct, a dataclass, a TypedDict, a union of tagged structs, a list of these, ...; see
                 `svir.json_schema`, which makes the `response_format` unless `options` has one.
             messages: as for `stream`.
-            options: all that `complete` takes.
+            options: all that `complete` takes. LM Studio holds the reasoning to the schema as well: send it
+                `reasoning_effort="none"`.
 
         Raises:
             RequestError: no schema can express the type; nothing was sent.
