@@ -65,6 +65,17 @@ def test_whatever_of_svir_a_page_names_is_there(page: Path) -> None:
             there = getattr(there, part, None) or importlib.import_module(f"{there.__name__}.{part}")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_the_methods_and_commands_that_a_page_names_are_there(page: Path) -> None:
+    text = re.sub(r"^\| [^|]*\|", "", page.read_text(), flags=re.MULTILINE)  # of openai, in the first column
+    kinds = {"client": svir.Client, "stream": svir.Stream}
+    named = re.findall(r"\b(client|stream)\.(?!py\b)(\w+)(?=[(`])", text)
+    assert [f"{kind}.{name}" for kind, name in named if not hasattr(kinds[kind], name)] == []
+    shell = "\n".join(re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    commands = re.findall(r"`svir ([a-z]+)", text) + re.findall(r"(?:^|\| |&& )svir ([a-z]+)", shell, re.MULTILINE)
+    assert [name for name in commands if not (PROJECT / "svir" / "cli" / f"{name}.py").exists()] == []
+
+
 def test_the_defaults_that_the_readme_states_are_those_of_the_signatures() -> None:
     [stated] = re.findall(r"^The defaults: ((?:.+\n)+)", README, re.MULTILINE)
     calls = [ast.parse(code, mode="eval").body for code in re.findall(r"`([^`]+)`", stated)]
