@@ -7,10 +7,13 @@ import math
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import pages, plots, report
 from .lab import Lab, Row
-from .tables import Check
+
+if TYPE_CHECKING:
+    from .tables import Check
 
 NAMES = ("decode", "first", "call", "threads", "upload", "photos", "long", "imports", "memory", "waiting", "deadlines")
 ON_DEMAND = ("soak",)

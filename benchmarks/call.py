@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import answers, clients
-from .lab import Case, Job, Lab, Row
 from .tables import Check, find, pivot, ratio
+
+if TYPE_CHECKING:
+    from .lab import Case, Job, Lab, Row
 
 TOKENS = 8
 BARE = "urllib3 + msgspec"

@@ -9,10 +9,8 @@ import statistics
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -22,6 +20,10 @@ from . import certificates
 from .troubled import key
 from .troubles import TROUBLES, UNREACHED, Trouble, text
 from .waits import PATIENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 _SOON = 0.03
 """Seconds within which another thread ends a call, so that it finds it in any phase."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def made(folder: Path, /) -> Path | None:

@@ -46,8 +46,10 @@ def svir(base: str, certificate: str | None) -> Ways:
 
 
 def urllib3(base: str, certificate: str | None) -> Ways:
-    """The least that a careful program does: typed decoders of the fields that it uses, and its own split at blank
-    lines, which holds for this server."""
+    """The least that a careful program does: typed decoders of the fields that it uses.
+
+    It splits at blank lines by itself, which holds for this server.
+    """
     import msgspec
     import urllib3
 

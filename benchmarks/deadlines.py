@@ -10,15 +10,19 @@ import math
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import svir
 
 from . import certificates
-from .lab import Case, Job, Lab, Row
 from .tables import Check, table
 from .waits import WAITS, reached
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from .lab import Case, Job, Lab, Row
 
 ARM = "svir"
 SECONDS = ("0.2", "0.5", "1")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from . import answers, arms
-from .lab import Case, Job, Lab, Row
 from .tables import Check, pivot, ratio
+
+if TYPE_CHECKING:
+    from .lab import Case, Job, Lab, Row
 
 ARMS = (*arms.LIMITS, *arms.ARMS)
 FRAMINGS = {"live": "one event per HTTP chunk", "blocks": "16 KiB blocks", "drip": "17-byte blocks"}

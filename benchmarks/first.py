@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import statistics
 import time
+from typing import TYPE_CHECKING
 
 from . import arms
-from .lab import Case, Job, Lab, Row
 from .tables import Check, find, pivot
+
+if TYPE_CHECKING:
+    from .lab import Case, Job, Lab, Row
 
 ARMS = ("limit: read", *arms.ARMS)
 FRAMINGS = {"live": "chunked", "close": "ended by closing"}

@@ -9,14 +9,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from . import certificates
 from .arms import SAFE_ENVIRONMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
 
 ROOT = Path(__file__).parent.parent
 

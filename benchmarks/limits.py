@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,6 +14,9 @@ import urllib3
 from . import answers
 from .answers import LAST_CHUNK
 from .arms import REQUEST, Each, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _BLOCK = 64 * 2**10
 _STAMP = re.compile(rb'{"content":"(\d{%d})"' % answers.STAMP_DIGITS)

@@ -6,10 +6,13 @@ What is quadratic anywhere shows as a ratio of 4 between the last two lengths.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from . import answers, arms
-from .lab import Case, Job, Lab, Row
 from .tables import Check, find, table
+
+if TYPE_CHECKING:
+    from .lab import Case, Job, Lab, Row
 
 ARMS = ("svir",)
 LENGTHS = {"text": 100_000, "letters": 116_667, "huge": 8 * 2**20, "conversation": 2_000}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import process
 from .arms import REQUEST
-from .lab import Case, Job, Lab, Row
 from .tables import Check, pivot
+
+if TYPE_CHECKING:
+    from .lab import Case, Job, Lab, Row
 
 COLUMNS = {"token": "KiB per token"}
 

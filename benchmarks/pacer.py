@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
-import socket
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from . import answers
+
+if TYPE_CHECKING:
+    import socket
 
 
 class Pacer:

@@ -15,11 +15,13 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import process
-from .lab import Case, Job, Lab, Row
 from .tables import Check, find, pivot, ratio
+
+if TYPE_CHECKING:
+    from .lab import Case, Job, Lab, Row
 
 COUNTS = (1, 20, 100)
 SIDES = (4000, 3000)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import decode, threads, upload
 from .lab import Row
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SVIR, _OTHERS, _LIMIT = "#c2410c", "#64748b", "#cbd5e1"
 

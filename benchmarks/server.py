@@ -23,10 +23,13 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from . import answers, certificates
 from .pacer import Pacer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PATIENCE = 60.0
 _BUFFER = 2**20

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .lab import Case, Row
+if TYPE_CHECKING:
+    from .lab import Case, Row
 
 BASE = "svir"
 

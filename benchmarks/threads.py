@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from . import arms
-from .lab import Case, Job, Lab, Row
 from .tables import Check, pivot, ratio
+
+if TYPE_CHECKING:
+    from .lab import Case, Job, Lab, Row
 
 ARMS = ("limit: read", "svir", "requests + json", "openai")
 STREAMS = (1, 16, 64, 256, 1000)

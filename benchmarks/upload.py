@@ -13,11 +13,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import process
-from .lab import Case, Job, Lab, Row
 from .senders import SENDERS
 from .tables import Check, find, pivot, ratio
+
+if TYPE_CHECKING:
+    from .lab import Case, Job, Lab, Row
 
 COUNTS = (1, 20, 100)
 PHOTO = 4 * 10**6

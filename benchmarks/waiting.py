@@ -7,11 +7,15 @@ before and after: one stream is told to a few pages, a thousand to a few bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from . import memory, process
-from .lab import Case, Job, Lab, Row
 from .tables import Check, find, pivot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .lab import Case, Job, Lab, Row
 
 STREAMS = (1, 10, 100, 1000)
 PROMPTS = {"1 KB": 10**3, "8 MB": 8 * 10**6}

@@ -5,10 +5,9 @@ A peer that vanished without a word (a half-open connection) cannot be told from
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import svir
 from svir.testing import Answer, FaultServer
@@ -16,6 +15,9 @@ from svir.testing.faults import Drip, Script, Stall, Take, full_backlog
 
 from . import answers, certificates
 from .answers import http_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _EVENT = http_chunk(answers.stamped(1))
 _OPENED = answers.head("live")

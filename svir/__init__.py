@@ -6,11 +6,11 @@
     for text in client.stream("Why is the sky blue?").texts():
         print(text, end="", flush=True)
 
-Every name below has a page of its own: `python -m pydoc svir.Client`. Durations are seconds, sizes bytes.
+Every name below has a page of its own, such as `python -m pydoc svir.Client`. Durations are seconds, sizes bytes.
 
 ask      `Client`: its `stream`, `complete`, `parse` (values in place of text), `run` (functions as tools), `models`
          `Options` of a request; `Timeout`, `Retry` and `Limits` of a client; `Cancel` ends a call from another thread
-         `batch` sends many requests; `tool` and `json_schema` describe functions and types to the model
+         `batch` sends many requests; `tool`, `Tool` and `json_schema` describe functions and types to the model
 say      `system`, `developer`, `user`, `assistant`, `tool_result`
          `Image`, `Audio`, `Video`, `File` and `TextFile` go with `user`
 receive  a `Stream` of `Event`s: `Progress`, `Reasoning`, `Text`, `Refusal`, `ToolCallDelta`, `FilterReport`, then
@@ -22,9 +22,11 @@ fail     `SvirError`, and below it:
                         `RejectedError`: `ContextOverflowError`, `ContentFilterError`
                         `StreamError`: `ServerStreamError`, `TruncatedError`, `ProtocolError`, `TooLargeError`
          the answer's   `OutputError`, `RoundsError`
+pass on  `relay` makes of a stream the bytes of an OpenAI stream again: a `Relay`
 watch    `RequestInfo`, `ResponseInfo`, `ErrorInfo`, which the hooks of a client are given; `Model` is what it lists
 
-`svir.testing` has servers for tests, `svir.probe` finds out what a server really does.
+`svir.testing` has servers for tests, `svir.probe` finds out what a server really does, `svir.answer` reads answers from
+any other transport.
 
 A call, hop by hop. Data goes down by arguments and comes back by generators; nothing is read before the caller asks for
 the next event.
@@ -52,6 +54,7 @@ completion  the answer as a value
 
 from collections.abc import Mapping, Sequence  # noqa: F401 - type hints of the public classes are read here
 from importlib import import_module
+from traceback import walk_stack
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +108,8 @@ from .stream import Stream
 
 if TYPE_CHECKING:
     from .batches import batch
-    from .tools import tool
+    from .relays import Relay, relay
+    from .tools import Tool, tool
 
 
 __version__ = "0.1.0"
@@ -137,6 +141,7 @@ __all__ = [
     "Reasoning",
     "Refusal",
     "RejectedError",
+    "Relay",
     "RequestError",
     "RequestInfo",
     "ResponseInfo",
@@ -154,6 +159,7 @@ __all__ = [
     "TimedOut",
     "Timeout",
     "TooLargeError",
+    "Tool",
     "ToolCall",
     "ToolCallDelta",
     "ToolResult",
@@ -164,19 +170,26 @@ __all__ = [
     "batch",
     "developer",
     "json_schema",
+    "relay",
     "system",
     "tool",
     "tool_result",
     "user",
 ]
 
-_LATER = {"batch": ".batches", "tool": ".tools"}
+_LATER = {"Relay": ".relays", "Tool": ".tools", "batch": ".batches", "relay": ".relays", "tool": ".tools"}
 """What stands on the client is loaded by whoever asks for it."""
 
 
 def __dir__() -> list[str]:
-    """The names that are there, and those that would be: `help(svir)` and completion ask for them."""
-    return sorted({*globals(), *__all__})
+    """The names that are there and those that would be, for completion.
+
+    On the page of help the classes are left out: each has a page of its own, and pydoc would repeat below each of them
+    what all exceptions and structs have.
+    """
+    names = sorted({*globals(), *__all__})
+    helping = any(frame.f_code.co_name == "docmodule" for frame, _ in walk_stack(None))
+    return [name for name in names if name.islower()] if helping else names
 
 
 if not TYPE_CHECKING:

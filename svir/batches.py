@@ -96,8 +96,9 @@ def batch(
             `Client.stream` takes. Media may stand in both. Fields that `svir.Options` does not know are sent
             unchecked; `"stream": False` asks for one JSON answer. Without a `custom_id` it is the request's number,
             from 1. Whether one comes twice is not looked at.
-        executor: any `concurrent.futures.Executor`, left open at the end; by default threads. For more machines than
-            this one `dask.distributed.Client(...).get_executor()`: a `Path` is then read on the worker's.
+        executor: any `concurrent.futures.Executor`, left open at the end; by default threads. A `ProcessPoolExecutor`
+            uses several cores. For more machines than this one
+            `dask.distributed.Client(...).get_executor()`: a `Path` is then read on the worker's.
         concurrency: requests that are with the executor at a time. What goes beyond its workers waits inside of it,
             where a rate limit does not reach.
         rate: requests per second that go out at most.
@@ -314,8 +315,9 @@ def _row(future: Future[Row], job: _Job) -> Row:
 
 
 class Sender:
-    """A client, and a token that ends its calls. Where one is unpickled it has the client that its process keeps, and
-    no token.
+    """A client, and a token that ends its calls.
+
+    Where one is unpickled it has the client that its process keeps, and no token.
 
     Args:
         name: the batch's, by which other processes know their client again.

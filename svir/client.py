@@ -6,13 +6,13 @@ import os
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, get_origin, overload
 
 from msgspec import structs
 
 from .answer import models
 from .errors import RequestError, SvirError
-from .events import Completion, Model
+from .events import Completion, Model, ToolCall
 from .exchange import JSON, STREAM, Exchange, Hooks, Settings
 from .hooks import ErrorInfo, RequestInfo, ResponseInfo
 from .request import options as request_options
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm  # type checkers bring it along
 
-    from .tools import Run
+    from .tools import Run, Tool
 
     class _Beside(TypedDict, total=False):
         """What a call takes beside the options."""
@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LOCAL = "http://localhost:1234"
+"""Where a client asks when nothing says where: LM Studio's port, which the other local servers can be given."""
 _OF_THE_CONNECTIONS = ("base_url", "proxy", "ssl_context", "max_connections")
 """Arguments that clients which share their connections have in common."""
 _CHECKED = frozenset({"model", "timeout", "retry", "strict", "think_tags", "limits"})
@@ -75,13 +77,16 @@ _CHECKED = frozenset({"model", "timeout", "retry", "strict", "think_tags", "limi
 class Client:
     """A server, and the defaults of every request to it.
 
-    One client serves any number of threads. It may cross a fork and be pickled (with its key, and hooks that can be):
-    in the other process it opens connections of its own.
+    One client serves any number of threads; a thread that waits for a token costs no CPU. It may cross a fork and be
+    pickled (with its key, and hooks that can be): in the other process it opens connections of its own. Several servers
+    behind a balancer are one base URL: there is no session, so that any of them may answer.
 
     Args:
         base_url: where the server is: "http://localhost:1234", for which `/v1` is meant; any other path stands as it
-            is, and one that ends in `/chat/completions` is that endpoint. By default the environment variable
-            `OPENAI_BASE_URL`, and then `OPENAI_API_KEY` is its key.
+            is ("https://api.z.ai/api/paas/v4"), and one that ends in `/chat/completions` is that endpoint, for a root
+            without `/v1`. Azure's is "https://NAME.openai.azure.com/openai/v1/", or, for its older URLs,
+            ".../openai/deployments/NAME" with a `query`. By default the environment variable
+            `OPENAI_BASE_URL`, and then `OPENAI_API_KEY` is its key; without that variable "http://localhost:1234".
         api_key: a key, or a function that returns one for each try of a request; sent as `Authorization: Bearer` to
             this server alone, and shown in no repr, log or error.
         model: the model's id, as the server lists it; without one the field is not sent.
@@ -147,14 +152,12 @@ class Client:
         """Optional fields that the server is known to refuse, by model."""
         self._sleep: Callable[[float], object] | None = None
         self._jitter: Callable[[], float] | None = None
-        self._passed = base_url is not None
-        """Whether the base URL was passed, so that the key of the environment is not for it."""
+        self._passed = True
+        """Whether the base URL is not the environment's, so that the key of the environment is not for it."""
         self._hooks = Hooks()
         try:
-            if base_url is None:
-                base_url = os.environ.get("OPENAI_BASE_URL")
-                if not base_url:
-                    raise RequestError("expected a base URL, or OPENAI_BASE_URL in the environment")
+            if base_url is None and os.environ.get("OPENAI_BASE_URL"):
+                base_url, self._passed = os.environ["OPENAI_BASE_URL"], False
                 api_key = os.environ.get("OPENAI_API_KEY") or None if api_key is None else api_key
             self._set(
                 {
@@ -172,6 +175,7 @@ class Client:
                     "on_error": on_error,
                 }
             )
+            base_url = _LOCAL if base_url is None else base_url
             check_argument("base_url", base_url)
             check_argument("proxy", proxy)
             check_argument("max_connections", max_connections)
@@ -242,7 +246,7 @@ class Client:
             for name in _OF_THE_CONNECTIONS:
                 if name in changes:
                     raise RequestError(f"expected no {name}: a copy shares its connections; another needs a new Client")
-            other._set(changes)
+            other._set(changes)  # noqa: SLF001 - of the same class
         except RequestError as error:
             conceal((), error)
             failure = error
@@ -269,7 +273,9 @@ class Client:
 
     def close(self) -> None:
         """Ends idle connections, unless another client shares them (see `replace`) that is neither closed nor dropped.
-        The client can go on: it opens new ones."""
+
+        The client can go on: it opens new ones.
+        """
         self._pool.leave(self)
 
     def __del__(self) -> None:
@@ -279,7 +285,6 @@ class Client:
     def stream(
         self,
         messages: Messages,
-        /,
         *,
         model: str | None = None,
         cancel: Cancel | None = None,
@@ -300,7 +305,12 @@ class Client:
             cancel: a token that ends the call from another thread.
             on_upload: called with the bytes of the body sent so far and their total, after each block.
             tap: called with each payload as bytes, before it is decoded: the data of an event, or a whole JSON answer.
-            extra: fields that only this server knows; they are not checked, and win over `options`.
+            extra: fields that only this server knows; they are not checked, and win over `options`. Some that surprise:
+                vLLM has `{"structured_outputs": {"json": ...}}` (or `regex`, `choice`, `grammar`) since 0.12 in place
+                of `guided_json` and its like, and wants `{"add_generation_prompt": False}` beside the option
+                `continue_final_message`; llama.cpp sends `Progress` with `{"return_progress": True}`, and leaves the
+                reasoning in the text with `{"reasoning_format": "none"}`; LM Studio unloads a model after so many idle
+                seconds with `{"ttl": 300}`; OpenRouter has `models`, `provider` and `reasoning`.
             options: see `svir.Options`; usage is asked for unless `stream_options` says otherwise.
 
         Raises:
@@ -318,7 +328,6 @@ class Client:
     def complete(
         self,
         messages: Messages,
-        /,
         *,
         stream: bool = True,
         model: str | None = None,
@@ -347,19 +356,20 @@ class Client:
         return completion
 
     @overload
-    def parse(self, type: type[T], messages: Messages, /, **options: Unpack[_Parsing]) -> T: ...
+    def parse(self, type: type[T], /, messages: Messages, **options: Unpack[_Parsing]) -> T: ...
     @overload
-    def parse(self, type: TypeForm[T], messages: Messages, /, **options: Unpack[_Parsing]) -> T: ...
-    def parse(self, type: Any, messages: Messages, /, **options: Unpack[_Parsing]) -> Any:
+    def parse(self, type: TypeForm[T], /, messages: Messages, **options: Unpack[_Parsing]) -> T: ...
+    def parse(self, type: Any, /, messages: Messages, **options: Unpack[_Parsing]) -> Any:
         """Asks for an answer of a type, and returns it decoded.
 
-        Streamed, the same is `stream(..., response_format=svir.json_schema(Type))` and then `completion.parse(Type)`.
+        Streamed, the same is `stream(..., response_format=Type)` and then `completion.parse(Type)`.
 
         Args:
             type: a struct, a dataclass, a TypedDict, a union of tagged structs, a list of these, ...; see
                 `svir.json_schema`, which makes the `response_format` unless `options` has one.
             messages: as for `stream`.
-            options: all that `complete` takes.
+            options: all that `complete` takes. LM Studio holds the reasoning to the schema as well: send it
+                `reasoning_effort="none"`.
 
         Raises:
             RequestError: no schema can express the type; nothing was sent.
@@ -375,11 +385,11 @@ class Client:
     def run(
         self,
         messages: Messages,
-        /,
         *,
-        tools: Sequence[Callable[..., Any]],
+        tools: Sequence[Callable[..., Any] | Tool],
         max_rounds: int = 8,
         executor: Executor | None = None,
+        approve: Callable[[ToolCall], bool | str] | None = None,
         **options: Unpack[_Running],
     ) -> Run:
         """Lets the model call functions until it answers, and yields every event on the way.
@@ -391,10 +401,13 @@ class Client:
 
         Args:
             messages: as for `stream`.
-            tools: functions with types; see `svir.tool`.
+            tools: functions with types, and `svir.Tool`s; see `svir.tool`.
             max_rounds: answers at most, from 1.
             executor: carries out the calls of an answer at once; by default they are in order, and in this thread.
                 Their results are yielded and sent in order all the same.
+            approve: called in this thread with each call that can be carried out, before it is. True carries it out,
+                False tells the model that the user declined it, and a string is its result in place of the tool's.
+                What it raises ends the loop.
             options: all else that `stream` takes. A `tool_choice` that forces a call holds for the first answer only.
 
         Returns:
@@ -405,7 +418,15 @@ class Client:
         """
         from .tools import Run
 
-        return Run(self, as_list(messages), tools, max_rounds=max_rounds, executor=executor, options=options)
+        return Run(
+            self,
+            as_list(messages),
+            tools,
+            max_rounds=max_rounds,
+            executor=executor,
+            approve=approve,
+            options=options,
+        )
 
     def models(self, *, cancel: Cancel | None = None) -> list[Model]:
         """The models that the server lists, in its order.
@@ -454,7 +475,9 @@ class Client:
         fields |= {"messages": as_list(messages), "stream": stream}
         if stream:
             fields["stream_options"] = {"include_usage": True}
-        return fields | request_options.checked(options, extra) if options or extra is not None else fields
+        if not options and extra is None:
+            return fields
+        return fields | request_options.checked(_in_api_form(options), extra)
 
     def _exchange(
         self,
@@ -508,6 +531,19 @@ class Client:
             check(given)
             return Headers({**headers, **given})
         return headers if self._api_key is None else Headers({**headers, **_authorization(self._api_key, "api_key")})
+
+
+def _in_api_form(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options with a type as the format, and functions among the tools, written as the API takes them."""
+    written: dict[str, Any] = {}
+    wanted, tools = options.get("response_format"), options.get("tools")
+    if isinstance(wanted, type) or get_origin(wanted) is not None:
+        written["response_format"] = json_schema(wanted)
+    if isinstance(tools, list | tuple) and not all(isinstance(tool, Mapping) for tool in tools):
+        from .tools import as_tool
+
+        written["tools"] = [tool if isinstance(tool, Mapping) else as_tool(tool).as_dict() for tool in tools]
+    return {**options, **written} if written else options
 
 
 def _check_tls(context: object) -> None:

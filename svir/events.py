@@ -129,7 +129,8 @@ class ToolResult(Struct, frozen=True, gc=False, tag="tool_result"):
 
     Args:
         call: the call.
-        content: what the function returned, as text or JSON, or what went wrong, in words that begin with "error:".
+        content: what the function returned, as text or JSON, or `approve` in its place; or what went wrong, in words
+            that begin with "error:".
         error: whether it went wrong: an unknown tool, arguments of another shape, an exception in the function.
     """
 
@@ -181,6 +182,17 @@ class Usage(Struct, frozen=True, gc=False, tag="usage"):
 
     def __hash__(self) -> int:
         return hash((self.prompt_tokens, self.completion_tokens, self.total_tokens))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts in the API's own form: only what the server said."""
+        named = {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.total_tokens,
+            "prompt_tokens_details": _given({"cached_tokens": self.cached_tokens}) or None,
+            "completion_tokens_details": _given({"reasoning_tokens": self.reasoning_tokens}) or None,
+        }
+        return _merged(self.extra, _given(named))
 
 
 class Metrics(Struct, frozen=True, gc=False, kw_only=True):
@@ -290,6 +302,56 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
             message["tool_calls"] = [call.as_dict() for call in self.tool_calls]
         return message
 
+    def as_dict(self) -> dict[str, Any]:
+        """The answer in the API's own form: a `chat.completion`, as `stream=False` returns it.
+
+        Reasoning stands where the server put it, between think tags too; calls that are not finished are among the
+        calls. `created` is 0 where the server did not send it. Of several verdicts on the answer the last is in it.
+
+        Source: OpenAI's API reference, the chat completion object.
+        """
+        below = {name: self.extra[name] for name in ("choice", "message") if isinstance(self.extra.get(name), dict)}
+        choice: dict[str, Any] = {"index": 0, "message": self._whole_message(below.get("message", {}))}
+        choice |= {"finish_reason": self.finish_reason, "logprobs": {"content": [*self.logprobs]}}
+        verdicts = {report.source: report for report in self.filter_reports}
+        if answer := verdicts.get("answer"):
+            choice |= _given({"content_filter_results": answer.results, "content_filter_offsets": answer.offsets})
+        if not self.logprobs:
+            choice["logprobs"] = None
+        document = {
+            "id": self.id,
+            "object": "chat.completion",
+            "created": 0,
+            "model": self.model,
+            **{name: value for name, value in self.extra.items() if name not in below},
+            "choices": [choice | _given({"matched_stop": self.matched_stop}) | below.get("choice", {})],
+            "usage": self.usage and self.usage.as_dict(),
+            "timings": self.timings,
+        }
+        prompts = [report.results for report in self.filter_reports if report.source == "prompt"]
+        if prompts:
+            document["prompt_filter_results"] = [
+                {"prompt_index": n, "content_filter_results": results} for n, results in enumerate(prompts)
+            ]
+        return _given(document)
+
+    def _whole_message(self, extra: dict[str, Any]) -> dict[str, Any]:
+        """All of the message, that which does not go back too."""
+        content: Any = self.text
+        others = extra.get("content", [])
+        if self.reasoning_carrier == "tags":
+            content = f"<think>{self.reasoning}</think>{self.text}"
+        elif self.reasoning_carrier == "parts" or others:
+            thought = {"type": "thinking", "thinking": [{"type": "text", "text": self.reasoning}]}
+            said = {"type": "text", "text": self.text}
+            content = [thought] * bool(self.reasoning) + [said] * bool(self.text) + others
+        message = {"content": content, **extra, **self.message}
+        if "content" not in self.message_fields:
+            message["content"] = content
+        if calls := self.tool_calls + self.unfinished_calls:
+            message["tool_calls"] = [call.as_dict() for call in calls]
+        return {"role": "assistant", "refusal": None, **message}
+
     @overload
     def parse(self, type: type[T], /) -> T: ...
     @overload
@@ -331,6 +393,11 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
             # LM Studio holds the reasoning to the schema as well: lmstudio-bug-tracker #1773.
             return f'JSON as text, got it as reasoning (use reasoning_effort="none"): {clip(self.reasoning)!r}'
         return f"JSON as text, got {len(self.tool_calls)} tool calls" if self.tool_calls else "JSON as text, got none"
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    """Only the fields that are there."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _merged(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:

@@ -400,7 +400,7 @@ class Exchange:
 
     def _without_key(self) -> str:
         if self._settings.passed and os.environ.get("OPENAI_API_KEY"):
-            return "no key was sent: OPENAI_API_KEY goes to OPENAI_BASE_URL alone, not to a base_url that is passed"
+            return "no key was sent: OPENAI_API_KEY goes to OPENAI_BASE_URL alone, not to another base URL"
         return "no key was sent"
 
     # The next try

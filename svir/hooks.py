@@ -1,4 +1,8 @@
-"""What the hooks of a client are told of its calls, and when: plain values, with no key, header or prompt in them."""
+"""What the hooks of a client are told of its calls, and when: plain values, with no key, header or prompt in them.
+
+`svir.Client` says when each hook is called. `tests/recipes/opentelemetry_spans.py` makes spans of them, by the
+conventions of OpenTelemetry for generative AI.
+"""
 
 from __future__ import annotations
 

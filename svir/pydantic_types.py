@@ -90,6 +90,7 @@ class Hooks:
         self.definitions: dict[str, Schema] = {}
 
     def schema(self, type: Any, /) -> Schema:
+        """The schema of a type of pydantic's, or `NotImplementedError` for any other, as msgspec asks for."""
         own = _of(type)
         if own is type and not is_pydantic(type):
             raise NotImplementedError

@@ -68,9 +68,7 @@ def json_schema(type: Any, /, *, name: str | None = None, strict: bool = True) -
 
     Source: OpenAI's guide to structured outputs, "Supported schemas".
     """
-    name = _default_name(type) if name is None else name
-    if not is_name(name):
-        raise RequestError(f"expected a name of 1 to 64 letters, digits, _ and - (name=... sets it), got {name!r}")
+    name = checked_name(_default_name(type) if name is None else name)
     try:
         written = _written_once(type, strict)
     except TypeError:  # it cannot be hashed
@@ -440,6 +438,17 @@ def is_json(text: str, /) -> bool:
 def is_name(value: Any, /) -> bool:
     """Whether a schema, or a function, may be called so."""
     return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is not None
+
+
+def checked_name(value: Any, /) -> str:
+    """A name that a schema, or a function, may have.
+
+    Raises:
+        RequestError: it may not.
+    """
+    if not is_name(value):
+        raise RequestError(f"expected a name of 1 to 64 letters, digits, _ and - (name=... sets it), got {value!r}")
+    return str(value)
 
 
 def is_object(type: Any, /) -> bool:

@@ -113,8 +113,9 @@ def _check_number(name: str, value: Any, expected: str) -> None:
 
 
 def check_argument(name: str, value: object, /) -> None:
-    """Whether an argument of a client is of its type. No value is in any message but a plain number's, which shows what
-    was meant.
+    """Whether an argument of a client is of its type.
+
+    No value is in any message but a plain number's, which shows what was meant.
 
     Raises:
         RequestError: it is not.
@@ -166,15 +167,16 @@ _KINDS: dict[str, tuple[Any, str, Callable[[object], str] | None]] = {
 class Interruptible(Protocol):
     """A call that can be ended from outside."""
 
-    def interrupt(self) -> None: ...
+    def interrupt(self) -> None:
+        """Ends the call, from whichever thread it is called."""
+        ...
 
 
 class Cancel:
-    """Ends calls from any thread, signal handler or finalizer, in whichever phase they are; one token may cover many
-    calls, at once or in turn.
+    """Ends calls from any thread, signal handler or finalizer, in whichever phase they are.
 
-    A call that is ended raises `Cancelled`; events that came in the same block may still be handed out before. A name
-    that is being resolved is waited for.
+    One token may cover many calls, at once or in turn. A call that is ended raises `Cancelled`; events that came in the
+    same block may still be handed out before. A name that is being resolved is waited for.
 
     Args:
         parent: a token that ends the calls under this one too, such as that of a service that shuts down.
@@ -206,7 +208,7 @@ class Cancel:
         """Covers a call, by all parents too."""
         self._calls.add(call)
         if self._parent is not None:
-            self._parent._join(call)
+            self._parent._join(call)  # noqa: SLF001 - of the same class
         if self._cancelled:
             call.interrupt()
 
@@ -214,4 +216,4 @@ class Cancel:
         """The call is over."""
         self._calls.discard(call)
         if self._parent is not None:
-            self._parent._leave(call)
+            self._parent._leave(call)  # noqa: SLF001 - of the same class

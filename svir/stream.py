@@ -7,10 +7,14 @@ import copy
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from .errors import Cancelled, RequestError, SvirError
 from .events import Completion, Event, Text
 from .exchange import Exchange
+
+if TYPE_CHECKING:
+    from .answer.turn import Turn
 
 
 def _events(exchange: Exchange) -> Generator[Event, None, None]:
@@ -160,6 +164,11 @@ class Stream:
             exchange.leave()
             if not self._read:
                 warnings.warn(f"a svir.Stream was never read: {self!r}", ResourceWarning, stacklevel=2, source=self)
+
+
+def turn_of(stream: Stream, /) -> Turn:
+    """What a stream's answer is made of as it grows."""
+    return stream._exchange.reader.turn
 
 
 def _closed() -> Cancelled:

@@ -2,6 +2,8 @@
 
 `tool` and `Tool` describe a function to the model and turn the arguments of a call into the function's own; `Run` is
 the loop behind `Client.run`: it sends the conversation, calls what the model asks for, and sends the results.
+
+Docstrings are read in three styles: Google's and NumPy's (as Sphinx's extension napoleon reads both) and Sphinx's own.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from types import FunctionType, MethodType, TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, overload
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from .errors import Cancelled, OutputError, RequestError, RoundsError
 from .events import Completion, Event, Text, ToolCall, ToolResult
 from .request.messages import tool_result
-from .schema import field_type, json_schema
+from .schema import checked_name, field_type, json_schema
 from .settings import Cancel
 
 if TYPE_CHECKING:
@@ -37,8 +39,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MARK = "__svir_tool__"
 _NO_RESULT = "error: this call was not run"
-_SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Yields|Raises|Examples?|Notes?):[ \t]*$", re.MULTILINE)
-_ENTRY = re.compile(r"^(\w+(?:, *\w+)*)(?: *\([^\n]*?\))?:(.*(?:\n(?:[ \t].*|[ \t]*$))*)", re.MULTILINE)
+_DECLINED = "the user declined this call"
+_HEADING = re.compile(
+    r"^(?:((?:Keyword |Other )?(?:Args|Arguments|Parameters)|Attributes|Returns?|Yields?|Receives|Raises?|Warns"
+    r"|Examples?|Notes?|References|See Also)(?::[ \t]*|[ \t]*\n(-{3,})[ \t]*)$"
+    r"|(?=:(?:param|arg|key|type|return|rtype|raise|except|yield)\w*\b[^\n:]*:))",
+    re.MULTILINE,
+)
+"""Where a docstring's description ends: a heading, which NumPy's style underlines, or the first of Sphinx's fields."""
+_TEXT = r"(.*(?:\n(?:[ \t].*|[ \t]*$))*)"
+_GOOGLE = re.compile(rf"^(\w+(?:, *\w+)*)(?: *\([^\n]*?\))?:{_TEXT}", re.MULTILINE)
+_NUMPY = re.compile(rf"^(\w+(?:, *\w+)*)(?: *:.*)?\n(?=[ \t]){_TEXT}", re.MULTILINE)
+_SPHINX = re.compile(rf"^:(?:param|parameter|arg|argument|key|keyword) (?:[^:\n]* )?(\w+):{_TEXT}", re.MULTILINE)
 
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "a coroutine function": inspect.iscoroutinefunction,
@@ -50,20 +62,29 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 @overload
 def tool(function: F, /) -> F: ...
 @overload
-def tool(*, name: str | None = None, description: str | None = None, strict: bool = False) -> Callable[[F], F]: ...
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    strict: bool = False,
+) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, **settings: Any) -> Any:
     """Marks a function as a tool: `@tool` or `@tool(name=..., ...)`.
 
     It stays the function that it is, and can be called, tested and pickled as one.
 
     Its schema comes from its annotations, its description from its docstring, and those of its parameters from
-    `msgspec.Meta(description=...)` or the docstring's `Args:`. A parameter with a default is optional. `Client.run`
-    also takes functions without the mark: it is for settings, and to raise for a mistake at once. A method is marked in
-    its class, below `@classmethod` and `@staticmethod`; the tool is the method of an object: `tools=[shop.price]`.
+    `msgspec.Meta(description=...)` or the docstring, in Google's, NumPy's or Sphinx's style. A parameter with a default
+    is optional. One of the type `svir.ToolCall` is passed the call, and the model does not see it. `Client.run` also
+    takes functions without the mark: it is for settings, and to raise for a mistake at once. A method is marked in its
+    class, below `@classmethod` and `@staticmethod`; the tool is the method of an object: `tools=[shop.price]`.
 
     Args:
         name: 1 to 64 letters, digits, _ and -; by default the function's.
         description: in place of the docstring's.
+        parameters: a JSON Schema in place of the annotations; it is sent as it is, and the arguments are not checked
+            against it.
         strict: whether the server must enforce the schema on the arguments; not every server knows the field, and not
             every schema can be enforced, see `svir.json_schema`.
 
@@ -97,43 +118,57 @@ def _bound(function: Any) -> Any:
 
 
 class Tool:
-    """A function as a model sees it.
+    """A function as a model sees it: one with types, or one with a JSON Schema, such as a tool of an MCP server.
 
-    For a loop of your own: `client.stream(..., tools=[as_tool(f).as_dict()])`, then `f(**as_tool(f).arguments(call))`.
+        svir.Tool(call, name="search", description="Searches the notes.", parameters={"type": "object", ...})
+
+    For a loop of your own: `client.stream(..., tools=[f])`, then `f(**as_tool(f).arguments(call))`.
 
     Args:
-        function: called with keyword arguments.
-        name, description, strict: see `tool`.
+        function: called with the arguments as keywords.
+        name, description, parameters, strict: see `svir.tool`.
 
     Attributes:
         function, name, description, strict: as passed, or as the function itself has them.
         parameters: the JSON Schema of its parameters.
 
     Raises:
-        RequestError: as `tool`.
+        RequestError: as `svir.tool`.
     """
 
     def __init__(
         self,
-        function: Any,
+        function: Callable[..., Any],
         /,
         *,
         name: str | None = None,
         description: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
         strict: bool = False,
     ) -> None:
         if not callable(function):
-            got = function.__class__.__name__
-            raise RequestError(f"expected a function as a tool, got {got}")
-        self.function: Callable[..., Any] = function
-        self.name: str = str(getattr(function, "__name__", "")) if name is None else name
+            raise RequestError(f"expected a function as a tool, got {function.__class__.__name__}")
+        self.function = function
+        self.name = checked_name(str(getattr(function, "__name__", "")) if name is None else name)
+        for kind, is_kind in _KINDS.items():
+            if is_kind(function) or is_kind(type(function).__call__):
+                raise RequestError(f"expected a plain function as tool {self.name!r}, got {kind}")
         summary, documented = _documented(_docstring(function))
-        self.description: str = summary if description is None else description
+        self.description = summary if description is None else description
         self.strict = strict
-        self._arguments = _arguments(function, self.name, documented)
-        form = json_schema(self._arguments, name=self.name, strict=strict)
-        self.parameters: dict[str, Any] = form["json_schema"]["schema"]
-        self.parameters.pop("title")
+        self._arguments: Any = dict
+        own = _signature(function, self.name, needed=parameters is None)
+        self._for_call = [
+            name for name, parameter in own.items() if parameter.annotation in (ToolCall, ToolCall | None)
+        ]
+        if parameters is None:
+            fields = [_field(own[name], self.name, documented.get(name)) for name in own if name not in self._for_call]
+            self._arguments = _struct(self.name, fields, getattr(function, "__module__", None))
+            schema = json_schema(self._arguments, name=self.name, strict=strict)["json_schema"]["schema"]
+            parameters = {key: value for key, value in schema.items() if key != "title"}
+        if not isinstance(parameters, Mapping):
+            raise RequestError(f"expected a dict as parameters of tool {self.name!r}, got {type(parameters).__name__}")
+        self.parameters: dict[str, Any] = dict(parameters)
 
     def as_dict(self) -> dict[str, Any]:
         """The tool in the API's own form, for the option `tools`."""
@@ -151,19 +186,21 @@ class Tool:
             call: a call of this tool; its name is not checked.
 
         Raises:
-            OutputError: they are no JSON, or not what the function takes, or one is unknown.
+            OutputError: they are no JSON, or not what the function takes, or one is unknown; those of a tool with a
+                schema of its own are only no JSON object.
         """
         arguments = call.parse(self._arguments)
-        return {name: getattr(arguments, name) for name in arguments.__struct_fields__}
+        named = arguments if isinstance(arguments, dict) else structs.asdict(arguments)
+        return named | dict.fromkeys(self._for_call, call)
 
 
-def as_tool(function: Callable[..., Any], /) -> Tool:
-    """A function as a tool, with the settings that `tool` attached to it.
+def as_tool(function: Callable[..., Any] | Tool, /) -> Tool:
+    """A function as a tool, with the settings that `tool` attached to it; a tool as it is.
 
     Raises:
         RequestError: as `tool`.
     """
-    return Tool(function, **getattr(function, _MARK, {}))
+    return function if isinstance(function, Tool) else Tool(function, **getattr(function, _MARK, {}))
 
 
 def _docstring(function: Any) -> str:
@@ -176,26 +213,26 @@ def _docstring(function: Any) -> str:
 
 def _documented(doc: str) -> tuple[str, dict[str, str]]:
     """The description of the function in a docstring, and that of each parameter."""
-    summary, *sections = _SECTION.split(doc)
+    summary, *sections = _HEADING.split(doc)
     parameters: dict[str, str] = {}
-    for title, section in zip(sections[::2], sections[1::2], strict=True):
-        if title in ("Args", "Arguments", "Parameters"):
-            for names, text in _ENTRY.findall(textwrap.dedent(section.strip("\n"))):
+    for title, underline, section in zip(*(sections[n::3] for n in range(3)), strict=True):
+        entry = _SPHINX if title is None else _NUMPY if underline else _GOOGLE
+        if title is None or title.endswith(("Args", "Arguments", "Parameters")):
+            for names, text in entry.findall(textwrap.dedent(section.strip("\n"))):
                 parameters |= dict.fromkeys(re.split(", *", names), " ".join(text.split()))
     return summary.strip(), parameters
 
 
-def _arguments(function: Callable[..., Any], name: str, documented: Mapping[str, str]) -> type[Struct]:
-    """A struct with a field for each parameter."""
-    for kind, is_kind in _KINDS.items():
-        if is_kind(function) or is_kind(type(function).__call__):
-            raise RequestError(f"expected a plain function as tool {name!r}, got {kind}")
+def _signature(function: Callable[..., Any], name: str, *, needed: bool) -> Mapping[str, inspect.Parameter]:
     try:
-        parameters = inspect.signature(function, eval_str=True).parameters.values()
-    except (TypeError, ValueError, NameError) as error:
-        raise RequestError(f"the signature of tool {name!r} cannot be read: {error}") from error
-    fields = [_field(parameter, name, documented.get(parameter.name)) for parameter in parameters]
-    module = getattr(function, "__module__", None)
+        return inspect.signature(function, eval_str=True).parameters
+    except (TypeError, ValueError, NameError, AttributeError) as error:
+        if needed:
+            raise RequestError(f"the signature of tool {name!r} cannot be read: {error}") from error
+        return {}
+
+
+def _struct(name: str, fields: list[Any], module: str | None) -> type[Struct]:
     try:
         return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True, module=module)
     except RuntimeError as error:  # names that begin with two underscores
@@ -243,20 +280,23 @@ class Run:
         self,
         client: Client,
         messages: Iterable[Mapping[str, Any]],
-        tools: Sequence[Callable[..., Any]],
+        tools: Sequence[Callable[..., Any] | Tool],
         /,
         *,
         max_rounds: int,
         executor: Executor | None,
+        approve: Callable[[ToolCall], bool | str] | None,
         options: Mapping[str, Any],
     ) -> None:
         if max_rounds < 1:
             raise RequestError(f"expected max_rounds of at least 1, got {max_rounds}")
+        if approve is not None and not callable(approve):
+            raise RequestError(f"expected a function or None as approve, got {approve.__class__.__name__}")
         self.messages: list[Mapping[str, Any]] = list(messages)
         by_name = _by_name(tools)
-        results = partial(_results, tools=by_name, executor=executor, cancel=options.get("cancel"))
+        calls = _Calls(by_name, executor, approve, options.get("cancel"))
         options = {**options, "tools": [tool.as_dict() for tool in by_name.values()]}
-        self._events = _rounds(client, self.messages, options, results, max_rounds)
+        self._events = _rounds(client, self.messages, options, calls, max_rounds)
         self._failure: BaseException | None = None
 
     def __iter__(self) -> Iterator[Event]:
@@ -292,7 +332,7 @@ class Run:
         self.close()
 
 
-def _by_name(functions: Sequence[Callable[..., Any]]) -> dict[str, Tool]:
+def _by_name(functions: Sequence[Callable[..., Any] | Tool]) -> dict[str, Tool]:
     if callable(functions) or not isinstance(functions, Iterable):
         raise RequestError(f"expected a list of functions as tools, got {functions.__class__.__name__}")
     tools: dict[str, Tool] = {}
@@ -307,7 +347,7 @@ def _rounds(
     client: Client,
     messages: list[Mapping[str, Any]],
     options: dict[str, Any],
-    results: Callable[[Sequence[ToolCall]], Iterator[ToolResult]],
+    running: _Calls,
     max_rounds: int,
 ) -> Generator[Event, None, None]:
     completion: Completion | None = None
@@ -321,7 +361,7 @@ def _rounds(
                 yield event
         if not calls:
             return
-        for place, result in enumerate(results(calls), len(messages) - len(calls)):
+        for place, result in enumerate(running.results(calls), len(messages) - len(calls)):
             messages[place] = tool_result(result.call, result.content)
             yield result
         if options.get("tool_choice") not in ("auto", "none"):
@@ -334,50 +374,58 @@ def _rounds(
 def _sendable(message: dict[str, Any]) -> dict[str, Any]:
     """The message with `{}` in place of arguments that are no JSON object. mlx-lm, vLLM and many chat templates parse
     the arguments, and refuse the whole conversation; what the model wrote is repeated in the result of the call."""
-    if "tool_calls" in message:
-        message["tool_calls"] = list(map(_sendable_call, message["tool_calls"]))
+    for call in message.get("tool_calls", ()):
+        function = call.get("function", {})  # a call of a custom tool has none, and its input is plain text
+        try:
+            msgspec.json.decode(function.get("arguments", "{}"), type=dict)
+        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            function["arguments"] = "{}"
     return message
 
 
-def _sendable_call(call: dict[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    try:
-        msgspec.json.decode(function["arguments"], type=dict)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-        return call | {"function": function | {"arguments": "{}"}}
-    return call
+class _Calls(Struct):
+    """How the calls of an answer are carried out."""
 
+    tools: Mapping[str, Tool]
+    executor: Executor | None
+    approve: Callable[[ToolCall], bool | str] | None
+    cancel: Cancel | None
 
-def _results(
-    calls: Sequence[ToolCall], tools: Mapping[str, Tool], executor: Executor | None, cancel: Cancel | None
-) -> Iterator[ToolResult]:
-    """The results in the order of the calls. Without an executor each call is run when its turn comes."""
-    futures: list[Future[Any]] = []
-    started = [_start(call, tools, executor, futures) for call in calls]
-    try:
-        for call, value in zip(calls, started, strict=True):
-            if cancel is not None and cancel.cancelled:
-                raise Cancelled("cancelled by the caller")
-            yield _result(call, value)
-    finally:
-        for future in futures:
-            future.cancel()
+    def results(self, calls: Sequence[ToolCall]) -> Iterator[ToolResult]:
+        """The results in the order of the calls. Without an executor each call is run when its turn comes."""
+        futures: list[Future[Any]] = []
+        started: Iterable[Callable[[], Any]] = (self._start(call, futures) for call in calls)
+        try:
+            for call, value in zip(calls, started if self.executor is None else list(started), strict=True):
+                self._check()
+                yield _result(call, value)
+        finally:
+            for future in futures:
+                future.cancel()
 
+    def _start(self, call: ToolCall, futures: list[Future[Any]]) -> Callable[[], Any]:
+        """Starts a call where there is an executor, and returns a function that returns its value."""
+        self._check()
+        try:
+            if call.name not in self.tools:
+                raise OutputError(f"expected the name of a tool ({', '.join(self.tools)}), got {call.name!r}")
+            task = partial(self.tools[call.name].function, **self.tools[call.name].arguments(call))
+        except OutputError as error:
+            return partial(_raise, error)
+        answer = True if self.approve is None else self.approve(call)
+        if not isinstance(answer, bool | str):
+            raise RequestError(f"expected True, False or a string from approve, got {answer.__class__.__name__}")
+        if answer is not True:
+            return partial(str, _DECLINED if answer is False else answer)
+        if self.executor is None:
+            return task
+        self._check()
+        futures.append(self.executor.submit(task))
+        return futures[-1].result
 
-def _start(
-    call: ToolCall, tools: Mapping[str, Tool], executor: Executor | None, futures: list[Future[Any]]
-) -> Callable[[], Any]:
-    """Starts a call where there is an executor, and returns a function that returns its value."""
-    try:
-        if call.name not in tools:
-            raise OutputError(f"expected the name of a tool ({', '.join(tools)}), got {call.name!r}")
-        task = partial(tools[call.name].function, **tools[call.name].arguments(call))
-    except OutputError as error:
-        return partial(_raise, error)
-    if executor is None:
-        return task
-    futures.append(executor.submit(task))
-    return futures[-1].result
+    def _check(self) -> None:
+        if self.cancel is not None and self.cancel.cancelled:
+            raise Cancelled("cancelled by the caller")
 
 
 def _raise(error: Exception) -> None:

@@ -36,6 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("fast")
 
 
+@pytest.hookimpl(optionalhook=True)  # not every stage has pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Three workers for two processors with `-n auto`: half of the tests mostly wait, for a limit or a process."""
     return max(2, (os.cpu_count() or 1) * 3 // 2)

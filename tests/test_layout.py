@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "wire": {"wire", "errors", "settings"},
     "hooks": {"events"},
     "exchange": {"answer", "request", "wire", "hooks", "errors", "events", "settings"},
-    "stream": {"exchange", "errors", "events"},
+    "stream": {"exchange", "answer", "errors", "events"},  # answer: for type checkers only
     # tools: when it is asked for
     "client": {
         *("stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events", "settings", "schema"),
@@ -35,13 +35,26 @@ MAY_IMPORT = {
     },
     "tools": {"request", "errors", "events", "schema", "settings", "client"},  # client: for type checkers only
     "batches": {""},
+    "relays": {"answer", "stream", "errors", "events"},
     "probe": {"", "probe"},
     "testing": {"testing"},
     "demo": {"", "demo", "testing"},
     "cli": {"", "batches", "cli", "demo", "probe", "testing", "request"},  # request: only what `DOORS` names
     "__main__": {"cli"},
-    # batches, tools: when they are asked for
-    "": {"client", "stream", "request", "schema", "hooks", "errors", "events", "settings", "batches", "tools"},
+    # batches, relays, tools: when they are asked for
+    "": {
+        "client",
+        "stream",
+        "request",
+        "schema",
+        "hooks",
+        "errors",
+        "events",
+        "settings",
+        "batches",
+        "relays",
+        "tools",
+    },
 }
 # What the command line has of the request: files below a folder that is held open, which nobody else may open.
 DOORS = {"svir.request.sources.FileBelow", "svir.request.sources.Folder"}
@@ -225,7 +238,7 @@ def test_the_top_level_shows_five_names() -> None:
 def test_importing_svir_loads_nothing_that_stands_on_the_client() -> None:
     code = "import sys, svir; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    above = {"batches", "photos", "pydantic_types", "tools", "probe", "testing", "demo", "cli", "__main__"}
+    above = {"batches", "relays", "photos", "pydantic_types", "tools", "probe", "testing", "demo", "cli", "__main__"}
     own = {name.split(".")[1] for name in loaded if name.startswith("svir.")}
     assert own == {part for part in MAY_IMPORT if part} - above
     assert not {name.split(".")[0] for name in loaded} & {

@@ -21,7 +21,7 @@ import msgspec
 import PIL.Image
 
 import svir
-from svir import batches, probe, testing, tools
+from svir import answer, batches, probe, relays, testing, tools
 from svir.testing import faults, plugin
 
 
@@ -371,6 +371,12 @@ def values(client: svir.Client, answer: svir.Completion, kind: type[Trip]) -> No
     assert_type(client.parse(Annotated[int, msgspec.Meta(ge=0)], "How many?"), int)
     client.parse(7, "How many?")  # type: ignore[call-overload]
 
+    client.stream(messages="Which?", response_format=Locker, tools=[get_weather, {"type": "web_search"}])
+    client.complete(messages="Which?", response_format=list[Locker])
+    assert_type(client.parse(Locker, messages="Whose locker is 7?"), Locker)
+    client.run(messages="Which?", tools=[], response_format=Trip)
+    client.stream("Which?", response_format="Locker")  # type: ignore[arg-type]
+
     format = svir.json_schema(Locker | Shelf, name="found", strict=False)
     assert_type(format, dict[str, Any])
     client.stream("Which?", response_format=format)
@@ -387,7 +393,7 @@ def get_weather(city: str, days: int = 1) -> dict[str, int]:
     return {city: days}
 
 
-@svir.tool(name="time", description="The time in a city.", strict=True)
+@svir.tool(name="time", description="The time in a city.", parameters=None, strict=True)
 def get_time(city: str) -> str:
     return city
 
@@ -407,14 +413,22 @@ def loop(client: svir.Client, call: svir.ToolCall) -> None:
     assert_type(client.run("Hi", tools=[get_weather]).texts(), Iterator[str])
     asked.close()
 
+    def approve(call: svir.ToolCall) -> bool | str:
+        return call.name == "time" or "not now"
+
+    search = svir.Tool(len, name="search", description="Searches.", parameters={"type": "object"})
+    client.run("Hi", tools=[search, get_weather], approve=approve)
+    client.run("Hi", tools=[get_weather], approve=print)  # type: ignore[arg-type]
+    assert_type(tools.as_tool(search), svir.Tool)
+
     known = tools.as_tool(get_weather)
-    assert_type(known, tools.Tool)
+    assert_type(known, svir.Tool)
     assert_type((known.name, known.description, known.strict), tuple[str, str, bool])
     assert_type(known.parameters, dict[str, Any])
     assert_type(known.as_dict(), dict[str, Any])
     known.function(**known.arguments(call))
-    tools.Tool(get_time, name="time", description="The time in a city.", strict=False)
-    assert tools.tool is svir.tool
+    svir.Tool(get_time, name="time", description="The time in a city.", parameters=None, strict=False)
+    assert (tools.tool, tools.Tool) == (svir.tool, svir.Tool)
 
 
 # Many requests
@@ -566,3 +580,24 @@ def servers(svir_replay: plugin.Replay, context: ssl.SSLContext) -> None:
     ) as proxy:
         assert_type(proxy, testing.RecordingProxy)
         assert_type(proxy.recordings, list[Path])
+
+
+def answers_passed_on(client: svir.Client, blocks: list[bytes]) -> None:
+    with svir.relay(client.stream("hi"), include_usage=False, keepalive=15.0) as relay:
+        assert_type(relay, svir.Relay)
+        for block in relay:
+            assert_type(block, bytes)
+        assert_type(relay.error, svir.SvirError | None)
+        relay.close()
+    assert relays.relay is svir.relay and relays.Relay is svir.Relay
+    svir.relay("text")  # type: ignore[arg-type]
+    for event in answer.read(blocks, framed=False, strict=True, think_tags=False, limits=svir.Limits(), tap=print):
+        assert_type(event, svir.Event)
+    completion = answer.read_document(b"{}", strict=True)
+    assert_type(completion, svir.Completion)
+    assert_type(completion.as_dict(), dict[str, Any])
+    assert_type(svir.Usage().as_dict(), dict[str, Any])
+    decoder = answer.Decoder(strict=True)
+    assert_type(decoder.feed(b""), list[svir.Event])
+    assert_type(decoder.end(framed=True), Iterator[svir.Event])
+    assert_type((decoder.done, decoder.completion), tuple[bool, svir.Completion])

@@ -117,6 +117,11 @@ class Calls:
         """The pieces of a call's arguments so far, by its place."""
         return self._calls[place].arguments
 
+    def beside(self, place: int, /) -> tuple[str, list[dict[str, Any]]]:
+        """The type of a call, and of each of its pieces the fields that have no name here."""
+        call = self._calls[place]
+        return call.type, call.extras
+
     def _call_of(self, piece: CallPiece, name: str, arguments: str) -> _Call | None:
         """The call that a piece belongs to; none for an empty placeholder (Snowflake)."""
         index, id = piece.index, piece.id

@@ -100,6 +100,11 @@ class Reader:
         """The answer so far."""
         return self._turn.completion
 
+    @property
+    def turn(self) -> Turn:
+        """The answer so far, as it grows."""
+        return self._turn
+
     def events(self, blocks: Iterable[bytes], /) -> Generator[Event, None, None]:
         """The events of a stream, up to `[DONE]` or the end of its body; `end` has the last ones.
 

@@ -82,12 +82,13 @@ class Turn:
     _skipped_an_answer: bool = False
     _without_choice: bytes = b""
     _carrier: str = ""
-    _kept: dict[str, list[Any]] = field(default_factory=dict)
+    kept: dict[str, list[Any]] = field(default_factory=dict)
+    """The pieces, by field, of what is kept beside the events, each as it came."""
     _content_is_text: bool = False
     _extra: dict[str, Any] = field(default_factory=dict)
     _extra_in_choice: dict[str, Any] = field(default_factory=dict)
     _extra_in_message: dict[str, Any] = field(default_factory=dict)
-    _logprobs: list[Any] = field(default_factory=list)
+    logprobs: list[Any] = field(default_factory=list)
     _reports: list[FilterReport] = field(default_factory=list)
     _last_verdict: tuple[Any, Any] = (None, None)
     _usage: Usage | None = None
@@ -150,7 +151,7 @@ class Turn:
             speed=speed,
             speed_unit=unit,
             timings=self._timings,
-            logprobs=tuple(self._logprobs),
+            logprobs=tuple(self.logprobs),
             filter_reports=tuple(self._reports),
             blocked=self._is_blocked,
             matched_stop=self._matched_stop,
@@ -176,7 +177,7 @@ class Turn:
 
     def _kept_fields(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The fields that go back with the message, and everything else that svir has no name for."""
-        joined = {name: carriers.NAMED[name].join(pieces) for name, pieces in self._kept.items()}
+        joined = {name: carriers.NAMED[name].join(pieces) for name, pieces in self.kept.items()}
         back = {name: value for name, value in joined.items() if carriers.NAMED[name].back}
         extra = dict(self._extra)
         if self._extra_in_choice:
@@ -303,7 +304,7 @@ class Turn:
             # Of a refusal they stand under its own name.
             for name in ("content", "refusal"):
                 if isinstance(entries := choice.logprobs.get(name), list):
-                    self._logprobs.extend(entries)
+                    self.logprobs.extend(entries)
         if choice.content_filter_results:
             self._answer_report(choice, events)
         if choice.finish_reason:
@@ -347,7 +348,7 @@ class Turn:
             self._add_reasoning(text, carrier, events)
         for kept in carriers.KEPT:
             if value := getattr(delta, kept.name):
-                self._kept.setdefault(kept.name, []).append(value)
+                self.kept.setdefault(kept.name, []).append(value)
 
     def _add_reasoning(self, text: str, carrier: str, events: list[Event]) -> None:
         self._carrier = self._carrier or carrier
@@ -421,7 +422,7 @@ class Turn:
                 continue
             before = extra.get(name)
             if name in carriers.RARE and extra is not self._extra:
-                self._kept.setdefault(name, []).append(value)
+                self.kept.setdefault(name, []).append(value)
             elif isinstance(before, list) and isinstance(value, list):
                 extra[name] = carriers.listed((before, value))
             else:
@@ -539,7 +540,7 @@ class Turn:
             raise kind(f"expected an answer with a choice, got {clip(self._without_choice.decode(errors='replace'))!r}")
         if self.finish_reason is None:
             if not done:
-                raise TruncatedError(f"the stream ended after event {self.events}, without a finish reason and [DONE]")
+                raise TruncatedError(f"the stream ended after event {self.events}, without a finish reason or [DONE]")
             if len(self.calls):
                 raise TruncatedError("[DONE] came after a tool call, without a finish reason")
             if self._skipped_an_answer:

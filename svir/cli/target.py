@@ -7,12 +7,9 @@ import os
 
 from .. import Client, RequestError
 
-_LOCAL = "http://localhost:1234"
-
-
 URL_HELP = (
     "the base URL of the server; without a path /v1 is meant "
-    f"(default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else {_LOCAL})"
+    "(default: $OPENAI_BASE_URL, with $OPENAI_API_KEY; else http://localhost:1234)"
 )
 
 
@@ -37,10 +34,7 @@ def client(arguments: argparse.Namespace, /, *, model: str | None = None, think_
     Raises:
         RequestError: the URL is invalid, or the variable is unset or empty.
     """
-    url = arguments.url
-    if url is None and not os.environ.get("OPENAI_BASE_URL"):
-        url = _LOCAL
-    return Client(url, api_key=_key(arguments.key_env), model=model, think_tags=think_tags)
+    return Client(arguments.url, api_key=_key(arguments.key_env), model=model, think_tags=think_tags)
 
 
 def _key(variable: str | None) -> str | None:

@@ -7,6 +7,20 @@ Out:  a `Finding` for each habit, as soon as it is known: its name, what the ser
     for finding in svir.probe.run(svir.Client("http://localhost:1234")):
         print(finding.name, finding.value, finding.evidence)
 
+On the command line it is `svir probe URL --model M`. Of llama.cpp with a model of text, shortened:
+
+    models          listed             smollm2 with a context of 2,048; 1: smollm2
+    streaming       piece by piece     14 pieces in 18 events over 0.248 s
+    [DONE]          sent               finish reason stop
+    speed           52 tokens/s        after the first piece
+    effort          unknown            none: no reasoning; low: no reasoning; unset: no reasoning
+    tools named     ignored            no call: "I'm here to help you with anything you need. …"
+    json_schema     honoured           '{ "greeting" : "Hello, World!", "number" : 13 }'
+    images          refused            500 image input is not supported - hint: if this is unexpected, …
+    overflow        refused            400 request (4039 tokens) exceeds the available context size (2048 tokens), …
+    unknown model   answered           by smollm2
+    repairs         none               over 17 requests
+
 Files, in the order in which to read them:
 
 values.py   findings, and the prompts that may be changed

@@ -65,6 +65,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def is_complete(self) -> bool:
+        """Whether the answer came whole."""
         return self.error is None
 
     @property

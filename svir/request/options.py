@@ -83,7 +83,7 @@ class Settings(TypedDict, total=False):
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None
     tool_choice: Literal["auto", "none", "required"] | dict[str, Any] | None
     parallel_tool_calls: bool | None
-    response_format: dict[str, Any] | None
+    response_format: dict[str, Any] | type[Any] | None
     reasoning_effort: Effort | None
     stream_options: dict[str, bool] | None
     user: str | None
@@ -139,11 +139,13 @@ class Options(Settings, total=False):
         logit_bias: token ids to what is added to their logits, from -100 to 100.
         logprobs: whether to send the log probability of each token.
         top_logprobs: how many alternatives to send with each, from 0 to 20; needs `logprobs`.
-        tools: functions the model may call, in the API's form; custom tools and a server's own pass through.
+        tools: functions the model may call, in the API's form, as `svir.Tool`s or as they are, if they have types;
+            custom tools and a server's own pass through.
         tool_choice: "auto", "none", "required", or `{"type": "function", "function": {"name": ...}}`; needs `tools`.
         parallel_tool_calls: whether one answer may hold several calls; needs `tools`.
         response_format: `{"type": "text"}`, `{"type": "json_object"}`, or `{"type": "json_schema", "json_schema":
-            {"name": ..., "schema": ..., "strict": ...}}` with a name of 1 to 64 letters, digits, _ and -.
+            {"name": ..., "schema": ..., "strict": ...}}` with a name of 1 to 64 letters, digits, _ and -; or a type,
+            which `svir.json_schema` writes so.
         reasoning_effort: how much to reason: "none", "minimal", "low", "medium", "high", "xhigh" or "max"; each model
             knows some of the words. Left out, and said so in `Completion.repairs`, when the server refuses the field.
         stream_options: switches of the stream; `include_usage` is on unless it is set here. Left out in the same way.
@@ -190,15 +192,15 @@ class Options(Settings, total=False):
     tools: list[Any] | None
 
 
-def _without_none(hint: Any) -> Any:
-    """`None` is not sent, so messages need not offer it."""
-    return Union[tuple(kind for kind in get_args(hint) if kind is not NoneType)]  # noqa: UP007
+def _sent(hint: Any) -> Any:
+    """The type of an option as it is sent: not `None`, and no type, which the client writes as a schema."""
+    return Union[tuple(kind for kind in get_args(hint) if kind not in (NoneType, type[Any]))]  # noqa: UP007
 
 
 @cache
 def _types() -> dict[str, Any]:
     """The type of each option."""
-    return {name: _without_none(hint) for name, hint in get_type_hints(Options, include_extras=True).items()}
+    return {name: _sent(hint) for name, hint in get_type_hints(Options, include_extras=True).items()}
 
 
 _OWN = ("model", "messages", "stream")
@@ -236,7 +238,7 @@ def checked(options: Mapping[str, Any], extra: Mapping[str, Any] | None = None, 
 @cache
 def _form() -> type[Struct]:
     """All options as one type: converting to it checks them in one step."""
-    fields = [(name, hint, None) for name, hint in get_type_hints(Options, include_extras=True).items()]
+    fields = [(name, hint | None, None) for name, hint in _types().items()]
     return msgspec.defstruct("Options", fields, forbid_unknown_fields=True)
 
 

@@ -10,6 +10,14 @@
     with RecordingProxy("http://localhost:1234", Path("recordings")) as proxy:
         my_program(proxy.url)
 
+Where svir and pytest are installed, tests have the fixture `svir_replay`, which takes what `ReplayServer` takes and
+ends its servers with the test. `svir record` is the proxy on the command line, and `svir replay --check FOLDER` says
+what svir makes of its recordings.
+
+    def test_the_answer_is_shown(svir_replay):
+        server = svir_replay(Path("recordings/001-v1-chat-completions.http"))
+        assert "three" in my_program(server.url)
+
 They need the standard library only, and know HTTP/1.1 but nothing of chat: what they play need not make sense. The
 faults are in `svir.testing.faults`.
 

@@ -1,6 +1,6 @@
-"""A loopback server that fails on purpose: scripted faults at any byte of a connection.
+r"""A loopback server that fails on purpose: scripted faults at any byte of a connection.
 
-    whole = Answer(b'data: {"choices":[{"delta":{"content":"Hi"}}]}\\n\\n').wire
+    whole = Answer(b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n').wire
     with FaultServer([Take(), whole[:150], Reset()]) as server:
         my_program(server.url)
 
@@ -35,8 +35,9 @@ _RECEIVE_BUFFER = 64 * 2**10  # small, so that a request that is not read soon b
 
 @dataclass(frozen=True)
 class Take:
-    """Reads a request: its head, and a share of the body that its Content-Length announces. The next `Take` continues,
-    or reads the next request if this one was read to its end.
+    """Reads a request: its head, and a share of the body that its Content-Length announces.
+
+    The next `Take` continues, or reads the next request if this one was read to its end.
 
     Args:
         share: of the body, from 0 to 1; a little more may be read.
@@ -116,6 +117,7 @@ class FaultServer(Loopback):
         self.taken: dict[int, int] = {}
 
     def converse(self, peer: Peer, number: int, /) -> None:
+        """Plays the script of a connection."""
         upload = _Upload(peer)
         peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         for step in self._scripts[min(number, len(self._scripts)) - 1]:

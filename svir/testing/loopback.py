@@ -232,6 +232,7 @@ class Peer:
 
     @_blamed_on_the_client()
     def send(self, data: bytes) -> None:
+        """Sends all of it; raises `Gone` if the client leaves."""
         self.sock.sendall(data)
 
     @_blamed_on_the_client()

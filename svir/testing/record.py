@@ -95,6 +95,7 @@ class RecordingProxy(Loopback):
         self._numbers = itertools.count(1 + max((int(found[0]) for found in taken if found), default=0))
 
     def converse(self, peer: Peer, number: int, /) -> None:
+        """Passes the requests of a connection on, one after the other."""
         while self._exchange(peer):
             pass
 
@@ -173,6 +174,7 @@ class Upstream:
         self._trust = (trust or ssl.create_default_context()) if parts.scheme == "https" else None
 
     def connect(self) -> socket.socket:
+        """A connection to the server."""
         sock = socket.create_connection(self._address, self._patience)
         try:
             if self._trust is not None:

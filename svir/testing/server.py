@@ -87,6 +87,7 @@ class ReplayServer(Loopback):
         self._played = 0
 
     def converse(self, peer: Peer, number: int, /) -> None:
+        """Answers the requests of a connection, one after the other."""
         while self._exchange(peer, number):
             pass
 

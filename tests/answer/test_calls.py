@@ -145,7 +145,7 @@ def test_a_custom_call_without_input_stays_empty() -> None:
 
 
 def test_a_custom_call_of_a_whole_answer_is_read() -> None:
-    message = {"role": "assistant", "content": None, "tool_calls": [{**CUSTOM[0]}]}
+    message: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [{**CUSTOM[0]}]}
     message["tool_calls"][0].pop("index")
     document = json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).encode()
     _, error, reader = read_whole(document)

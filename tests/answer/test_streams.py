@@ -27,7 +27,7 @@ import svir
 from svir.exchange import JSON
 from svir.testing import ReplayServer
 
-streams = pytest.mark.parametrize("path", list(filter(is_stream, cases())), ids=name_of)
+streams = pytest.mark.parametrize("path", [path for path in cases() if is_stream(path)], ids=name_of)
 
 
 def expected(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from properties import assert_encodable, only_the_tolerant_path
 import svir
 from svir.answer.reader import Reader
 
-streams = pytest.mark.parametrize("path", list(filter(is_stream, cases())), ids=name_of)
+streams = pytest.mark.parametrize("path", [path for path in cases() if is_stream(path)], ids=name_of)
 
 
 @streams

@@ -51,7 +51,7 @@ class AtOnce(Executor):
 
 
 def test_each_request_gets_a_row_under_its_own_id() -> None:
-    requests = [
+    requests: list[Any] = [
         {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": "one"}},
         {"body": {"messages": [svir.user("two")], "model": "other"}},
         "three",
@@ -92,7 +92,7 @@ class Number(msgspec.Struct):
 
 def test_each_answer_is_a_value_of_the_type_and_one_that_is_none_a_row_with_its_error() -> None:
     own = {"type": "json_object"}
-    requests = [
+    requests: list[Any] = [
         '{"number": 1}',
         {"custom_id": "b", "body": {"messages": '{"number": 2}'}},
         [svir.user('{"number": 3}')],
@@ -415,7 +415,7 @@ def test_a_request_that_the_executor_does_not_take_is_a_row_and_the_others_go_on
 
     with ReplayServer(echo) as server, svir.Client(server.url) as client, Picky(2) as executor:
         with open(__file__, "rb") as file:
-            requests = ["a", [svir.user("b", svir.TextFile(file))], "c"]
+            requests: list[Any] = ["a", [svir.user("b", svir.TextFile(file))], "c"]
             rows = {row.custom_id: row for row in svir.batch(client, requests, executor=executor)}
     assert [bool(rows[number].completion) for number in "123"] == [True, False, True]
     assert isinstance(rows["2"].error, svir.RequestError)
@@ -466,7 +466,7 @@ def test_an_executor_that_is_shut_down_in_the_middle_ends_what_it_was_handed_bef
         return [(echo(request), never)]
 
     monkeypatch.setattr(Sender, "cancel", cancelled)
-    requests = ["slow", "quick", "next", "queued", "queued too", "too late"]
+    requests: list[Any] = ["slow", "quick", "next", "queued", "queued too", "too late"]
     with ReplayServer(answer) as server, svir.Client(server.url) as client, Recorded(2, 5) as executor:
         rows = svir.batch(client, requests, executor=executor, concurrency=5)
         assert next(rows).custom_id == "2"

@@ -315,7 +315,7 @@ def test_an_input_that_is_piped_names_no_file(redirected: bool, tmp_path: Path) 
         arguments = [*command(tmp_path, server)]
         arguments[arguments.index(str(tmp_path / "in.jsonl"))] = "/dev/stdin"
         with open(tmp_path / "in.jsonl", "rb") as file:
-            source = {"stdin": file} if redirected else {"input": text}
+            source: dict[str, Any] = {"stdin": file} if redirected else {"input": text}
             done = subprocess.run(arguments, capture_output=True, timeout=60, env=environment(), **source)
     assert (done.returncode, len(server.requests)) == (1, 1)
     assert said(by_id(tmp_path)["a"]) == "a"

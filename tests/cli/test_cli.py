@@ -62,7 +62,7 @@ def test_an_answer_that_ends_its_line_itself_gets_no_second_end() -> None:
 
 def test_the_text_comes_while_the_server_still_speaks() -> None:
     heard = threading.Event()
-    steps = [(event({"content": "first"}), 0.0), (event({"content": " second"}), heard), (stream(), 0.0)]
+    steps: list[Any] = [(event({"content": "first"}), 0.0), (event({"content": " second"}), heard), (stream(), 0.0)]
     with ReplayServer(steps) as server:
         arguments = command("chat", "hi", "--url", server.url)
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment(), bufsize=0) as process:
@@ -379,7 +379,11 @@ def test_what_ctrl_c_leaves_half_made_does_not_complain() -> None:
 
 def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
     gone = threading.Event()
-    steps = [(event({"content": "first"}), 0.0), (event({"content": " second"}), gone), (stream(), threading.Event())]
+    steps: list[Any] = [
+        (event({"content": "first"}), 0.0),
+        (event({"content": " second"}), gone),
+        (stream(), threading.Event()),
+    ]
     pipe = subprocess.PIPE
     with ReplayServer(steps) as server:
         arguments = command("chat", "hi", "--url", server.url)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from answers import DONE
@@ -40,7 +41,7 @@ def scrambled(request: Request) -> Answer:
 
 
 # name -> the command, what the server answers, what of it is shown
-COMMANDS = {
+COMMANDS: dict[str, Any] = {
     "a text": (("chat", "hi"), stream(content=EVIL), SHOWN),
     "reasoning": (("chat", "hi"), stream(reasoning=EVIL), SHOWN),
     "a refusal": (("chat", "hi"), stream(refusal=EVIL), SHOWN),

@@ -302,9 +302,7 @@ ENDS = [("Ctrl-C", signal.SIGINT, 130), ("a service manager", signal.SIGTERM, 14
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.unix("signals of another process")
 @pytest.mark.parametrize(("end", "code"), [case[1:] for case in ENDS], ids=[case[0] for case in ENDS])
-def test_a_demo_that_is_ended_early_leaves_nothing(
-    end: int, code: int, demonstration: pexpect.spawn, tmp_path: Path
-) -> None:
+def test_a_demo_that_is_ended_early_leaves_nothing(end: int, code: int, demonstration: Any, tmp_path: Path) -> None:
     started = children(demonstration)
     if end == signal.SIGINT:
         demonstration.sendintr()

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
@@ -48,7 +49,7 @@ def test_a_small_upload_and_a_pipe_have_no_bar(photo: Path) -> None:
 
 def test_the_reading_of_the_prompt_has_a_bar_where_the_server_tells() -> None:
     seen = threading.Event()
-    steps = [(b": keepalive 2048/5014\n\n", 0.0), (b": keepalive 5014/5014\n\n" + ANSWER, seen)]
+    steps: list[Any] = [(b": keepalive 2048/5014\n\n", 0.0), (b": keepalive 5014/5014\n\n" + ANSWER, seen)]
     with ReplayServer(steps) as server:
         terminal = in_terminal("chat", "hi", "--url", server.url)
         terminal.expect("reading the prompt")

@@ -22,7 +22,9 @@ def test_a_line_is_printed_for_every_recording_and_none_in_silence() -> None:
     assert lines.keys() == {path.name for path in (STREAMS / "mlx-lm").glob("*.http")}
     assert lines["tool.http"] == 'tool_calls, call get_weather({"city": "Paris"}), usage 446 + 16 = 462'
     assert lines["usage.http"] == "stop, 13 characters of text, usage 40 + 5 = 45"
-    assert lines["tool-bad-json.http"].startswith("ProtocolError: expected a tool call")
+    assert lines["tool-bad-json.http"].startswith(
+        "ProtocolError: the finish reason is tool_calls, but no tool call came"
+    )
     assert lines["unknown-model.http"].startswith("RejectedError: the server answered 404")
     assert lines["plain-nonstream.http"].startswith("stop, 13 characters of text")
     assert "so far: no finish reason, " in lines["killed-midstream.http"]

@@ -229,7 +229,7 @@ def test_a_bomb_can_be_ended_while_it_unpacks(phase: str) -> None:
 
 def test_what_follows_the_end_of_an_answer_is_not_read_forever() -> None:
     """The rest costs its connection, and only that."""
-    script = [Take(), OPENED + framed(chunk("a", "stop"), DONE), *[framed(b": more\n\n" * 5000)] * 2000]
+    script: list[Any] = [Take(), OPENED + framed(chunk("a", "stop"), DONE), *[framed(b": more\n\n" * 5000)] * 2000]
     with failing(script) as (client, server), bounded():
         assert client.complete("hi").complete
         assert server.wait_closed(1)

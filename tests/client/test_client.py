@@ -3,6 +3,7 @@
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from answers import DONE, HELLO, chunk
@@ -43,7 +44,7 @@ def test_the_request_is_what_was_asked_for() -> None:
 
 def test_an_event_arrives_before_the_server_sends_the_next_one() -> None:
     go_on = [threading.Event() for _ in range(3)]
-    pieces = [(chunk("a"), 0.0), (chunk("b"), go_on[0]), (chunk("c", "stop"), go_on[1]), (DONE, go_on[2])]
+    pieces: list[Any] = [(chunk("a"), 0.0), (chunk("b"), go_on[0]), (chunk("c", "stop"), go_on[1]), (DONE, go_on[2])]
     with ReplayServer(pieces) as server, svir.Client(server.url) as client:
         stream = client.stream("hi")
         for text, event in zip("abc", go_on, strict=True):
@@ -53,9 +54,9 @@ def test_an_event_arrives_before_the_server_sends_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
-def test_an_event_arrives_at_once_however_the_body_is_framed(framing: str) -> None:
+def test_an_event_arrives_at_once_however_the_body_is_framed(framing: Any) -> None:
     go_on = threading.Event()
-    steps = [(chunk("a"), 0.0), (chunk(finish="stop") + DONE, go_on)]
+    steps: list[Any] = [(chunk("a"), 0.0), (chunk(finish="stop") + DONE, go_on)]
     with ReplayServer(Answer(steps, framing=framing)) as server, svir.Client(server.url) as client:
         stream = client.stream("hi")
         assert next(stream) == svir.Text("a")

@@ -4,7 +4,7 @@ import copy
 import inspect
 import pickle
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -52,7 +52,7 @@ def documented(kind: type, section: str) -> list[str]:
 def parameters(kind: type) -> dict[str, inspect.Parameter]:
     if maker(kind) is Exception:
         return {}
-    taken = dict(inspect.signature(maker(kind).__init__).parameters)
+    taken = dict(inspect.signature(cast(Any, maker(kind)).__init__).parameters)
     del taken["self"]
     return taken
 

@@ -276,7 +276,8 @@ def test_a_body_that_is_not_what_its_head_says_has_its_error(body: str, tls: boo
 def test_garbage_behind_an_answer_is_never_read_as_the_next_one() -> None:
     """Neither when it comes with the answer, nor a moment later."""
     forged = Answer(chunk("forged", "stop") + DONE).wire
-    for script in ([Take(), WIRE + forged, Take(), Answer(HELLO)], [Take(), WIRE, forged, Stall()]):
+    scripts: list[Script] = [[Take(), WIRE + forged, Take(), Answer(HELLO)], [Take(), WIRE, forged, Stall()]]
+    for script in scripts:
         with failing(script, [Take(), Answer(HELLO)]) as (client, _):
             assert client.complete("hi").text == "Hello"
             assert all(wait_for_read(connection.sock, LATE) for connection in kept(client))
@@ -366,6 +367,7 @@ def test_a_kept_connection_that_answers_and_ends_is_not_repeated() -> None:
 
 def test_a_reset_before_an_answer_is_tried_again_like_any_failed_connection() -> None:
     again = svir.Retry(attempts=2, base=0.0)
-    for first in ([Take(), Reset()], [Take()], [Take(), b"HTTP/1.1 200 OK\r\nContent-T"]):
+    firsts: list[Script] = [[Take(), Reset()], [Take()], [Take(), b"HTTP/1.1 200 OK\r\nContent-T"]]
+    for first in firsts:
         with failing(first, [Take(), Answer(HELLO)], retry=again) as (client, _):
             assert client.complete("hi").metrics.tries == 2

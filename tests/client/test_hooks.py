@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -54,6 +54,7 @@ def test_a_call_is_announced_and_its_answer_told_once() -> None:
         bytes=len(server.requests[0].body),
         options={"temperature": 0.5, "max_tokens": 7, "logprobs": True, "stream": True},
     )
+    assert isinstance(request, svir.RequestInfo)
     assert response == svir.ResponseInfo(
         request=request, status=200, seconds=response.seconds, request_id="r1", completion=completion
     )
@@ -121,6 +122,7 @@ def test_an_error_tells_what_is_known_of_it_and_nothing_that_the_server_said() -
         with pytest.raises(svir.RejectedError):
             client.complete("my secret prompt")
     request, failure = told
+    assert isinstance(request, svir.RequestInfo)
     assert failure == svir.ErrorInfo(
         request=request,
         error="RejectedError",
@@ -252,7 +254,7 @@ def test_what_a_hook_raises_ends_the_call_and_comes_out_of_it(name: str) -> None
         raise ArithmeticError(name)
 
     failing = b": nothing\n\n" if name == "on_error" else HELLO
-    with ReplayServer(failing) as server, svir.Client(server.url, **{name: raising}) as client:
+    with ReplayServer(failing) as server, svir.Client(server.url, **cast(Any, {name: raising})) as client:
         client._sleep = lambda seconds: None
         for call in (client.complete, lambda question: list(client.stream(question))):
             with pytest.raises(ArithmeticError, match=name):
@@ -271,7 +273,7 @@ def test_a_call_that_a_hook_ended_is_told_to_the_others_as_far_as_it_went(name: 
         raise ArithmeticError
 
     told: Told = []
-    hooks = dict.fromkeys(("on_request", "on_response", "on_error"), told.append) | {name: raising}
+    hooks: dict[str, Any] = dict.fromkeys(("on_request", "on_response", "on_error"), told.append) | {name: raising}
     stream = chunk("a") if name == "on_error" else HELLO
     with ReplayServer(stream) as server, svir.Client(server.url, **hooks) as client:
         with pytest.raises(ArithmeticError):
@@ -283,7 +285,7 @@ def test_each_hook_may_stand_alone() -> None:
     told: Told = []
     with ReplayServer(HELLO) as server:
         for name in ("on_request", "on_response", "on_error"):
-            with svir.Client(server.url, **{name: told.append}) as client:
+            with svir.Client(server.url, **cast(Any, {name: told.append})) as client:
                 client.complete("hi")
                 with client.stream("hi") as stream:
                     list(stream)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 import pytest
-from answers import DONE, chunk, event
+from answers import DONE, HELLO, chunk, event
 from msgspec import Meta
 
 import svir
@@ -52,6 +52,38 @@ def completion(text: str, **more: Any) -> svir.Completion:
 
 
 # What is asked for
+
+
+FORMATS = [Place, Trip, Loose, list[Place], Cat | Dog, Annotated[Place, "where"]]
+
+
+@pytest.mark.parametrize("type", FORMATS, ids=str)
+def test_a_type_as_the_format_is_sent_as_its_schema(type: Any) -> None:
+    with ReplayServer(HELLO) as server, svir.Client(server.url) as client:
+        client.stream("Where?", response_format=type).close()
+        client.complete("Where?", response_format=type)
+        list(client.run("Where?", tools=[], response_format=type))
+        with pytest.raises(svir.OutputError):
+            client.parse(int, "Where?", response_format=type)
+    assert [json.loads(request.body)["response_format"] for request in server.requests] == [svir.json_schema(type)] * 4
+
+
+def test_a_format_that_is_neither_a_dict_nor_a_type_is_refused() -> None:
+    wrong: Any = "Place"
+    with pytest.raises(svir.RequestError, match="expected `dict` for response_format, got 'Place'"):
+        svir.Client("http://127.0.0.1:1").complete("Where?", response_format=wrong)
+    with pytest.raises(svir.RequestError, match="expected a type with a JSON Schema at complex"):
+        svir.Client("http://127.0.0.1:1").complete("Where?", response_format=complex)
+
+
+def test_messages_may_be_named() -> None:
+    with ReplayServer(HELLO, HELLO, HELLO, answer("5")) as server, svir.Client(server.url) as client:
+        assert "".join(client.stream(messages="hi").texts()) == "Hello, world"
+        assert client.complete(messages=[svir.user("hi")]).text == "Hello, world"
+        assert "".join(client.run(messages="hi", tools=[]).texts()) == "Hello, world"
+        assert client.parse(int, messages="hi") == 5
+    asked = [json.loads(request.body)["messages"] for request in server.requests]
+    assert asked == [[{"role": "user", "content": "hi"}]] * 4
 
 
 def test_parse_asks_for_the_schema_of_the_type_and_gives_a_value_of_it() -> None:

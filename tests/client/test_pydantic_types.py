@@ -35,7 +35,7 @@ class City(BaseModel):
     """A place where people live."""
 
     name: str = Field(description="in its own language")
-    people: int = Field(3, ge=0)
+    people: int = Field(default=3, ge=0)
     founded: datetime.date | None = None
 
     @field_validator("name")

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import pytest
-from answers import DONE, HELLO, called, chunk
+from answers import DONE, HELLO, called, chunk, stream
 from functions import Place, add, get_weather
 
 import svir
@@ -113,7 +113,7 @@ CARRIED_OUT: list[tuple[tuple[str, str], str, bool]] = [
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize(("call", "content", "error"), CARRIED_OUT, ids=[str(row[0]) for row in CARRIED_OUT])
 def test_what_became_of_a_call_is_told_in_words(call: tuple[str, str], content: str, error: bool, threads: int) -> None:
-    tools = [add, fails, nothing, surrogate, text, unsayable]
+    tools: list[Any] = [add, fails, nothing, surrogate, text, unsayable]
     with ReplayServer(called(call), HELLO) as server, svir.Client(server.url) as client:
         with executor_of(threads) as executor:
             events = list(client.run("hi", tools=tools, executor=executor))
@@ -121,6 +121,130 @@ def test_what_became_of_a_call_is_told_in_words(call: tuple[str, str], content: 
     assert failed is error
     assert told.startswith(content) if content.endswith(" ") else told == content
     assert bodies(server)[1]["messages"][-1] == {"role": "tool", "content": told, "tool_call_id": "id0"}
+
+
+# (what `approve` returns for the second of three calls, the result that the model is sent, whether the call is made)
+APPROVALS: list[tuple[bool | str, str, bool]] = [
+    (True, "20", True),
+    (False, "the user declined this call", False),
+    ("ask again tomorrow", "ask again tomorrow", False),
+    ("", "", False),
+]
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize(("answer", "content", "is_made"), APPROVALS)
+def test_a_call_is_made_when_it_is_approved(answer: bool | str, content: str, is_made: bool, threads: int) -> None:
+    asked: list[svir.ToolCall] = []
+    made: list[int] = []
+
+    def tenfold(n: int) -> int:
+        made.append(n)
+        return 10 * n
+
+    def approve(call: svir.ToolCall) -> bool | str:
+        asked.append(call)
+        return answer if call.parse() == {"n": 2} else True
+
+    calls = [*(("tenfold", f'{{"n": {n}}}') for n in (1, 2, 3)), ("tenfold", "{}"), ("nobody", "{}")]
+    with ReplayServer(called(*calls), HELLO) as server, svir.Client(server.url) as client:
+        with executor_of(threads) as executor:
+            events = list(client.run("hi", tools=[tenfold], approve=approve, executor=executor))
+    assert [call.id for call in asked] == ["id0", "id1", "id2"]
+    assert sorted(made) == ([1, 2, 3] if is_made else [1, 3])
+    assert results(events)[:3] == [("10", False), (content, False), ("30", False)]
+    assert bodies(server)[1]["messages"][3] == {"role": "tool", "content": content, "tool_call_id": "id1"}
+
+
+def test_without_an_executor_a_call_is_approved_once_the_one_before_it_has_a_result() -> None:
+    def approve(call: svir.ToolCall) -> bool:
+        order.append(call.id)
+        return True
+
+    order: list[str] = []
+    calls = [("add", '{"a": 1, "b": 1}'), ("add", '{"a": 2, "b": 2}')]
+    with ReplayServer(called(*calls), HELLO) as server, svir.Client(server.url) as client:
+        for event in client.run("hi", tools=[add], approve=approve):
+            order += [event.content] if isinstance(event, svir.ToolResult) else []
+    assert order == ["id0", "2", "id1", "4"]
+
+
+class Impatient(Exception): ...
+
+
+def no_answer(call: svir.ToolCall) -> Any:
+    return None
+
+
+def impatient(call: svir.ToolCall) -> bool:
+    raise Impatient("no time")
+
+
+@pytest.mark.parametrize(
+    ("approve", "error", "message"),
+    [
+        (no_answer, svir.RequestError, "expected True, False or a string from approve, got NoneType"),
+        (impatient, Impatient, "no time"),
+    ],
+)
+def test_without_an_answer_nothing_is_made_and_the_loop_ends(
+    approve: Any, error: type[Exception], message: str
+) -> None:
+    made: list[int] = []
+    with ReplayServer(called(("note", '{"n": 1}')), HELLO) as server, svir.Client(server.url) as client:
+
+        def note(n: int) -> None:
+            made.append(n)
+
+        run = client.run("hi", tools=[note], approve=approve)
+        with pytest.raises(error, match=message):
+            list(run)
+    assert made == []
+    assert run.messages[-1]["content"] == "error: this call was not run"
+
+
+def test_an_approve_that_cannot_be_called_is_refused() -> None:
+    approve: Any = True
+    with pytest.raises(svir.RequestError, match="expected a function or None as approve, got bool"):
+        svir.Client("http://127.0.0.1:1").run("hi", tools=[add], approve=approve)
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_call_that_is_approved_after_the_token_ended_the_loop_is_not_made(threads: int) -> None:
+    cancel = svir.Cancel()
+    asked: list[str] = []
+    made: list[int] = []
+
+    def note(n: int) -> None:
+        made.append(n)
+
+    def approve(call: svir.ToolCall) -> bool:
+        asked.append(call.id)
+        cancel.cancel()
+        return True
+
+    calls = [("note", '{"n": 1}'), ("note", '{"n": 2}')]
+    with ReplayServer(called(*calls), HELLO) as server, svir.Client(server.url) as client:
+        with executor_of(threads) as executor, pytest.raises(svir.Cancelled):
+            list(client.run("hi", tools=[note], approve=approve, cancel=cancel, executor=executor))
+    assert (asked, made) == (["id0"], [])
+
+
+def test_a_tool_with_a_schema_and_a_function_serve_one_conversation() -> None:
+    notes = {"oslo": "cold"}
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+    search = svir.Tool(lambda query: notes[query], name="search", description="Searches the notes.", parameters=schema)
+
+    def whose(call: svir.ToolCall) -> str:
+        return call.id
+
+    calls = [("search", '{"query": "oslo"}'), ("search", '{"query": "rome"}'), ("search", '{"q": ""}'), ("whose", "{}")]
+    with ReplayServer(called(*calls), HELLO) as server, svir.Client(server.url) as client:
+        events = list(client.run("hi", tools=[search, whose]))
+    assert bodies(server)[0]["tools"] == [search.as_dict(), as_tool(whose).as_dict()]
+    found, missing, misfit, own = results(events)
+    assert (found, missing, own) == (("cold", False), ("error: KeyError: 'rome'", True), ("id3", False))
+    assert misfit[0].startswith("error: TypeError: ")
 
 
 @contextmanager
@@ -142,6 +266,15 @@ def test_arguments_that_are_no_json_object_do_not_go_back_as_they_are(arguments:
     assert result["content"].startswith("error: expected the arguments of add")
     assert arguments.strip() in result["content"]
     assert completion.text == run.messages[-1]["content"] == "Hello, world"
+
+
+def test_a_call_of_a_custom_tool_is_answered_like_one_of_an_unknown_tool() -> None:
+    custom = {"index": 0, "id": "id0", "type": "custom", "custom": {"name": "code", "input": "print(1)"}}
+    with ReplayServer(stream({"tool_calls": [custom]}, finish="tool_calls"), HELLO) as server:
+        with svir.Client(server.url) as client:
+            events = list(client.run("hi", tools=[add], extra={"tools": [{"type": "custom"}]}))
+    assert results(events) == [("error: expected the name of a tool (add), got 'code'", True)]
+    assert bodies(server)[1]["messages"][1]["tool_calls"][0]["custom"] == {"name": "code", "input": "print(1)"}
 
 
 @pytest.mark.parametrize("tools", [add, None, 5])

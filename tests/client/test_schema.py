@@ -295,7 +295,7 @@ class Choice:
 
 
 class Unknown(msgspec.Struct):
-    it: "Nowhere"  # noqa: F821
+    it: "Nowhere"  # type: ignore[name-defined]  # noqa: F821
 
 
 # (type, where, what)

@@ -26,7 +26,7 @@ MARKER = "MARKER-0123456789-MARKER"
 OTHER = "OTHER-9876543210"
 """What the headers hold beside it: what conceals the one must not conceal the others."""
 
-SECRETS = {
+SECRETS: dict[str, Any] = {
     "api_key": MARKER,
     "headers": {"api-key": f"{OTHER}-1", "Cookie": f"a={OTHER}-2", "X-Auth": f"{OTHER}-3", "X-Signature": f"{OTHER}-4"},
     "query": {"token": f"{OTHER}-5/?&"},
@@ -373,7 +373,7 @@ def test_a_header_that_would_break_out_of_its_line_is_refused_without_showing_it
 @pytest.mark.parametrize("place", ["key", "name", "value", "url", "proxy"])
 def test_nothing_breaks_out_of_its_line(sign: str, place: str) -> None:
     with ReplayServer(HELLO) as server, pytest.raises(svir.RequestError) as caught:
-        options: dict[str, Any] = {
+        options: Any = {
             "key": {"api_key": f"k{sign}X: {MARKER}"},
             "name": {"headers": {f"X{sign}Y": MARKER}},
             "value": {"headers": {"X": f"y{sign}Z: {MARKER}"}},

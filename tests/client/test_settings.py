@@ -62,6 +62,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "expected an ssl.SSLContext or None as ssl_context, got bool",
     ),
     "a list as hook": ({"on_error": []}, "expected a function or None as on_error, got list"),
+    "an empty URL": (
+        {"base_url": ""},
+        "expected a base URL such as http://localhost:1234, got one without http(s), host or port",
+    ),
     "bytes as URL": ({"base_url": b"http://secret-0123"}, "expected a string as base_url, got bytes"),
     "an empty key": ({"api_key": ""}, "expected a key as api_key, got an empty one; without api_key none is sent"),
     "a blank key": ({"api_key": " \n"}, "expected a key as api_key, got an empty one; without api_key none is sent"),
@@ -287,7 +291,7 @@ def test_a_copy_can_be_pickled() -> None:
 # A key that is missing
 
 NONE = " (no key was sent)"
-ELSEWHERE = " (no key was sent: OPENAI_API_KEY goes to OPENAI_BASE_URL alone, not to a base_url that is passed)"
+ELSEWHERE = " (no key was sent: OPENAI_API_KEY goes to OPENAI_BASE_URL alone, not to another base URL)"
 
 # name -> arguments, OPENAI_API_KEY, what the error adds
 KEYLESS: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -323,6 +327,22 @@ def test_a_denial_by_the_server_of_the_environment_says_only_that_no_key_was_sen
         with svir.Client() as client, pytest.raises(svir.AuthenticationError) as caught:
             client.complete("hi")
     assert str(caught.value) == "the server answered 401: no (no key was sent)"
+
+
+@pytest.mark.parametrize(
+    ("environment", "base"),
+    [(None, "http://localhost:1234/v1"), ("", "http://localhost:1234/v1"), (HERE, f"{HERE}/v1")],
+)
+def test_without_a_url_the_environment_says_where_and_otherwise_it_is_a_local_server(
+    environment: str | None, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-the-environment")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("OPENAI_BASE_URL", environment)
+    client = svir.Client()
+    assert repr(client) == f"Client('{base}', model=None)"
+    assert (client._api_key is None) == (base != f"{HERE}/v1")
 
 
 def test_a_context_of_ones_own_and_no_kept_connection_are_taken() -> None:

@@ -130,7 +130,7 @@ def test_a_limit_holds_to_the_same_precision(script: Script, request_: Any, phas
 
 
 def test_the_limit_of_the_whole_call_holds_to_the_same_precision() -> None:
-    script = [Take(), stream_of("a") + b"fff\r\n", Drip(chunk("b") * 9)]
+    script: list[Any] = [Take(), stream_of("a") + b"fff\r\n", Drip(chunk("b") * 9)]
     with failing(script, timeout=svir.Timeout(total=0.33)) as (client, _):
         began = time.monotonic()
         with pytest.raises(svir.TimedOut, match="total"):

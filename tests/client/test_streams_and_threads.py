@@ -208,7 +208,7 @@ def is_reading(thread: int) -> bool:
 
 def test_a_second_reader_is_refused_while_the_first_waits_for_the_server() -> None:
     more = threading.Event()
-    steps = [(chunk("a"), 0.0), (chunk("b", "stop") + DONE, more)]
+    steps: list[Any] = [(chunk("a"), 0.0), (chunk("b", "stop") + DONE, more)]
     with ReplayServer(steps) as server, client_of(server.url, timeout=LIMITS) as client:
         stream = client.stream("hi")
         assert next(stream) == svir.Text("a")

@@ -48,7 +48,8 @@ def test_the_strict_mode_finds_nothing_to_refuse(llama: str, limits: svir.Timeou
 
 
 def test_the_timings_of_the_server_are_kept(client: svir.Client) -> None:
-    assert client.complete(COUNT, max_tokens=4, temperature=0).timings["predicted_n"] == 4
+    timings = client.complete(COUNT, max_tokens=4, temperature=0).timings
+    assert timings is not None and timings["predicted_n"] == 4
 
 
 def test_one_json_answer_has_what_a_stream_has(client: svir.Client) -> None:

@@ -4,6 +4,7 @@ import io
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,9 @@ def client(mlx_vlm: str, model: str, limits: svir.Timeout) -> Iterator[svir.Clie
 @pytest.fixture
 def without(client: svir.Client) -> int:
     """Prompt tokens of the question when no picture comes with it."""
-    return client.complete("@count@").usage.prompt_tokens
+    usage = client.complete("@count@").usage
+    assert usage is not None and usage.prompt_tokens is not None
+    return usage.prompt_tokens
 
 
 def test_the_text_of_a_script_arrives_as_it_was_written(client: svir.Client) -> None:
@@ -150,7 +153,7 @@ def test_every_photo_adds_its_tokens_to_the_prompt(client: svir.Client, without:
 
 def test_photos_of_several_messages_are_all_seen(client: svir.Client) -> None:
     photo = svir.Image(picture("PNG", 64, 64))
-    turns = ["@plain@", svir.assistant("Hello, world!"), "@count@"]
+    turns: list[Any] = ["@plain@", svir.assistant("Hello, world!"), "@count@"]
     plain = [svir.user(turn) if isinstance(turn, str) else turn for turn in turns]
     seen = [svir.user(turn, photo) if isinstance(turn, str) else turn for turn in turns]
     before, after = client.complete(plain).usage, client.complete(seen).usage

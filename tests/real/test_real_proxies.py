@@ -208,7 +208,7 @@ def test_a_refusal_in_the_middle_of_an_upload_passes_the_proxy_at_once(
     way: Way, encrypted: bool, tmp_path: Path
 ) -> None:
     sent = [0]
-    script = [Take(0.3), error(413, "at most 10 MB"), Stall()]
+    script: list[Any] = [Take(0.3), error(413, "at most 10 MB"), Stall()]
     tls = server_tls() if encrypted else None
     with FaultServer(script, tls=tls) as server, way(tmp_path, server.url) as client:
         with bounded(), pytest.raises(svir.RejectedError, match="at most 10 MB") as caught:
@@ -252,7 +252,7 @@ def test_a_server_that_is_gone_is_reported_in_the_words_of_the_proxy(
     with way(tmp_path, f"http://127.0.0.1:{closed_port()}") as client:
         with pytest.raises(svir.ServerError) as caught:
             client.complete("hi")
-    assert caught.value.status == status
+    assert getattr(caught.value, "status", None) == status
     assert caught.value.message.startswith(said)
 
 
@@ -287,7 +287,7 @@ def test_a_wrong_password_of_the_proxy_is_final(
         with client_of(server.url, proxy=given, **options) as client:
             with pytest.raises(svir.ConnectError if encrypted else svir.StatusError) as caught:
                 client.complete("hi")
-    assert caught.value.status == status
+    assert getattr(caught.value, "status", None) == status
     assert not caught.value.retryable
     assert len(tries) == 1
     assert url in str(caught.value)

@@ -1,5 +1,7 @@
-"""Vision part of the tiny Qwen3-VL: random weights, last projection zeroed, so that
-image tokens pass through the text model without touching the playback."""
+"""Vision part of the tiny Qwen3-VL: random weights.
+
+The last projection is zeroed, so that image tokens pass through the text model without touching the playback.
+"""
 
 import json
 

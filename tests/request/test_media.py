@@ -6,7 +6,7 @@ import struct
 import wave
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from encoded import data_url, read
@@ -169,12 +169,12 @@ def test_audio_in_the_form_of_input_audio_is_bare_base64() -> None:
 REFUSED: list[tuple[str, Callable[[], Any], str]] = [
     (
         "a detail",
-        lambda: Image(b"x", detail="medium"),
+        lambda: Image(b"x", detail=cast(Any, "medium")),
         "expected 'low', 'high' or 'auto' as the detail of an Image, got 'medium'",
     ),  # type: ignore[arg-type]
     (
         "a form",
-        lambda: Audio(b"x", form="audio"),
+        lambda: Audio(b"x", form=cast(Any, "audio")),
         "expected 'audio_url' or 'input_audio' as the form of an Audio, got 'audio'",
     ),  # type: ignore[arg-type]
     (

@@ -102,7 +102,11 @@ FIELDS: list[tuple[str, list[Any], list[Any]]] = [
         [True, {"search_context_size": "all"}, {"user_location": {"type": "exact"}}, {"user_location": "Kyiv"}],
     ),
 ]
-NEEDS = {"tool_choice": {"tools": [TOOL]}, "parallel_tool_calls": {"tools": [TOOL]}, "top_logprobs": {"logprobs": True}}
+NEEDS: dict[str, dict[str, Any]] = {
+    "tool_choice": {"tools": [TOOL]},
+    "parallel_tool_calls": {"tools": [TOOL]},
+    "top_logprobs": {"logprobs": True},
+}
 NEEDY: list[tuple[str, list[Any], list[Any]]] = [
     (
         "tool_choice",

@@ -320,7 +320,8 @@ def test_a_source_that_changes_is_never_sent_whole(
     kind: str, change: Callable[[Path, BinaryIO], None], message: str, taken: int, photo: Path
 ) -> None:
     with photo.open("rb", buffering=0) as handle, Sources() as sources:
-        body = Body({"x": Image({"path": photo, "handle": handle, "foreign": Foreign(handle)}[kind])}, sources)
+        given: dict[str, Any] = {"path": photo, "handle": handle, "foreign": Foreign(handle)}
+        body = Body({"x": Image(given[kind])}, sources)
         blocks = iter(body)
         got = b"".join(next(blocks) for _ in range(taken))
         change(photo, handle)

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import pytest
 from encoded import data_url, read
@@ -125,7 +125,7 @@ def test_a_handle_that_cannot_seek_is_kept_in_memory_up_to_one_mib(
     monkeypatch.setattr(tempfile, "SpooledTemporaryFile", spooled)
     data = PNG.ljust(size, b"x")
     with Sources() as sources:
-        body = Body({"x": Image(Raw(data, seekable=False))}, sources)
+        body = Body({"x": Image(cast(Any, Raw(data, seekable=False)))}, sources)
         assert made[0]._rolled is in_a_file
         assert json.loads(b"".join(body)) == {"x": data_url("image/png", data)}
         assert not made[0].closed

@@ -145,7 +145,8 @@ def test_a_text_that_changed_since_it_was_measured_is_never_sent_whole(kind: str
     path.write_bytes(before)
     memory = bytearray(before)
     with path.open("rb") as handle, Sources() as sources:
-        body = Body({"x": TextFile({"path": path, "handle": handle, "bytearray": memory}[kind], name="n")}, sources)
+        sources_of: dict[str, Any] = {"path": path, "handle": handle, "bytearray": memory}
+        body = Body({"x": TextFile(sources_of[kind], name="n")}, sources)
         if kind == "bytearray":
             if len(after) != len(before):
                 with pytest.raises(BufferError):

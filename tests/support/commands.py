@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import pexpect
 import pytest
@@ -36,13 +37,13 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def in_terminal(*arguments: str, without: str = "", **env: str) -> pexpect.spawn:
+def in_terminal(*arguments: str, without: str = "", **env: str) -> Any:
     """A run on a terminal, as if the module named by `without` were not installed."""
     start = ["-c", _WITHOUT.format(without)] if without else ["-m", "svir"]
     return pexpect.spawn(sys.executable, [*start, *arguments], env=environment(**env), encoding="utf-8", timeout=30)
 
 
-def exit_code(terminal: pexpect.spawn) -> int:
+def exit_code(terminal: Any) -> int:
     terminal.expect(pexpect.EOF)
     terminal.close()
     return terminal.exitstatus

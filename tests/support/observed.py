@@ -143,6 +143,6 @@ def recorded(path: Path) -> tuple[int | None, str, bytes, str]:
     return status, headers.get("content-type", "").split(";")[0].strip().lower(), body, end
 
 
-def is_stream(path: Path) -> bool:
+def is_stream(path: Path, /) -> bool:
     status, media_type, _, _ = recorded(path)
     return status == 200 and media_type == "text/event-stream"

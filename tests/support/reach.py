@@ -9,6 +9,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 TESTS = Path(__file__).parent.parent
+WHOLE: dict[str, Any] = {"locals_max_string": None, "locals_max_length": None}
 
 _PLAIN = (int, float, complex, bool, type(None), type)
 
@@ -106,10 +107,8 @@ def _by_rich(error: BaseException) -> str:
     out = io.StringIO()
     console = Console(file=out, width=4000, color_system=None)
     for link in links(error):
-        told = Traceback.extract(
-            type(link), link, link.__traceback__, show_locals=True, locals_max_string=None, locals_max_length=None
-        )
+        told = Traceback.extract(type(link), link, link.__traceback__, show_locals=True, **WHOLE)
         for stack in told.stacks:
             stack.frames = [frame for frame in stack.frames if TESTS not in Path(frame.filename).parents]
-        console.print(Traceback(told, show_locals=True, locals_max_string=None, locals_max_length=None, max_frames=0))
+        console.print(Traceback(told, show_locals=True, **WHOLE, max_frames=0))
     return out.getvalue()

@@ -284,7 +284,7 @@ def early(answer, error):
     """The error, by the name of the status in its code when nothing of the answer came before it."""
     begun = any(kind not in ("progress", "filter") for kind, *_ in answer.runs)
     code = str(error.get("code"))
-    name = EARLY_CLASSES.get(STATUS_CLASSES.get(int(code))) if code.isdecimal() else None
+    name = EARLY_CLASSES.get(STATUS_CLASSES.get(int(code), "")) if code.isdecimal() else None
     return {**error, "name": name} if name and not begun and error["name"] == "ServerStreamError" else error
 
 

@@ -347,7 +347,7 @@ def test_an_answer_passes_however_much_stands_in_its_head(fields: str, tmp_path:
 
 def test_an_early_answer_passes_before_the_request_is_read(tmp_path: Path) -> None:
     refusal = Answer.json({"error": {"message": "too large"}}, status=413)
-    script = [faults.Take(0.01), refusal, faults.Stall()]
+    script: list[Any] = [faults.Take(0.01), refusal, faults.Stall()]
     with FaultServer(script) as server, RecordingProxy(server.url, tmp_path) as proxy:
         with svir.Client(proxy.url, retry=ONCE) as client, pytest.raises(svir.RejectedError, match="too large"):
             client.complete(svir.user("?", svir.Image(b"\xff\xd8\xff" + bytes(20_000_000))))

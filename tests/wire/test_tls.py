@@ -5,6 +5,7 @@ import ssl
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from answers import DONE, HELLO, chunk
@@ -95,15 +96,15 @@ def test_a_fresh_connection_is_no_reused_one() -> None:
     with ReplayServer(HELLO, tls=server_tls()) as server, client_of(server.url) as client:
         assert [client.complete("hi").metrics.reused for _ in range(3)] == [False, True, True]
         assert server.connections == 1
-    with failing([Take(), Reset()], tls=True) as (client, server):
+    with failing([Take(), Reset()], tls=True) as (client, resetting):
         with pytest.raises(svir.ConnectError):
             client.complete("hi")
-        assert server.connections == 1
+        assert resetting.connections == 1
 
 
 def test_an_event_arrives_before_the_server_sends_the_next_one() -> None:
     go_on = threading.Event()
-    steps = [(chunk("a"), 0.0), (chunk("b", "stop") + DONE, go_on)]
+    steps: list[Any] = [(chunk("a"), 0.0), (chunk("b", "stop") + DONE, go_on)]
     with ReplayServer(steps, tls=server_tls()) as server, client_of(server.url) as client:
         stream = client.stream("hi")
         assert next(stream) == svir.Text("a")
@@ -162,7 +163,7 @@ def test_a_stream_through_a_tunnel_can_be_ended(over: str) -> None:
     context = client_tls("IP:127.0.0.1", NAME)
     cancel = svir.Cancel()
     never = threading.Event()
-    steps = [(chunk("a"), 0.0), (chunk("b"), never)]
+    steps: list[Any] = [(chunk("a"), 0.0), (chunk("b"), never)]
     with ReplayServer(steps, tls=server_tls(NAME)) as server, TunnelProxy(server.url, tls=proxy_tls) as proxy:
         with client_of("https://example.invalid", proxy=proxy.url, ssl_context=context) as client:
             stream = client.stream("hi", cancel=cancel)
