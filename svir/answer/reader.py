@@ -49,6 +49,7 @@ class Reader:
 
     Attributes:
         done: `[DONE]` came, or a whole document: nothing more needs to be read.
+        turn: the answer so far, as it grows.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Reader:
         self._tap = tap
         self._clock = clock
         tags = ThinkTags() if think_tags else None
-        self._turn = Turn(
+        self.turn: Turn = Turn(
             strict=strict,
             tags=tags,
             max_calls=limits.tool_calls,
@@ -79,7 +80,7 @@ class Reader:
             request_id=request_id,
         )
         self._surrogates = Surrogates()
-        self._templates = Templates(self._turn, tags, self._surrogates)
+        self._templates = Templates(self.turn, tags, self._surrogates)
         self._sse = sse.Decoder(limit=limits.event, is_last=is_done, is_whole=chunks.is_json)
         self._latest = self._reviewed = b""
         self._stray_lines: list[bytes] = []
@@ -88,22 +89,17 @@ class Reader:
     @property
     def received(self) -> int:
         """How many events came."""
-        return self._turn.events
+        return self.turn.events
 
     @property
     def shown(self) -> int:
         """How many of them showed something."""
-        return self._turn.shown
+        return self.turn.shown
 
     @property
     def completion(self) -> Completion:
         """The answer so far."""
-        return self._turn.completion
-
-    @property
-    def turn(self) -> Turn:
-        """The answer so far, as it grows."""
-        return self._turn
+        return self.turn.completion
 
     def events(self, blocks: Iterable[bytes], /) -> Generator[Event, None, None]:
         """The events of a stream, up to `[DONE]` or the end of its body; `end` has the last ones.
@@ -120,7 +116,7 @@ class Reader:
 
         What was held back comes before the error, which carries the answer so far.
         """
-        turn, decoder, templates, clock = self._turn, self._sse, self._templates, self._clock
+        turn, decoder, templates, clock = self.turn, self._sse, self._templates, self._clock
         longest = self._limits.event + 1
         try:
             for block in blocks:
@@ -167,7 +163,7 @@ class Reader:
         """The events that a block completes; none after `[DONE]`. Raises as `events`."""
         if self.done:
             return
-        turn = self._turn
+        turn = self.turn
         turn.size += len(block)
         turn.now = self._clock()
         if turn.first_byte is None and block:
@@ -185,7 +181,7 @@ class Reader:
             ServerStreamError: the document is an error object.
             ProtocolError: it is no JSON object.
         """
-        turn = self._turn
+        turn = self.turn
         turn.size += len(document)
         turn.now = turn.first_byte = self._clock()
         turn.events += 1
@@ -212,7 +208,7 @@ class Reader:
             TruncatedError: the body ended before the answer.
             ServerStreamError, ProtocolError: as `events`.
         """
-        turn = self._turn
+        turn = self.turn
         try:
             if not self.done:
                 yield from self._read(self._sse.end())
@@ -231,7 +227,7 @@ class Reader:
 
     def _failed(self, error: SvirError) -> Iterator[Event]:
         """What was held back; the error gets the answer so far."""
-        turn = self._turn
+        turn = self.turn
         yield from turn.flush(self._surrogates.flush())
         error.request_id = error.request_id or turn.request_id
         if error.completion is None and (turn.events or turn.keepalives):
@@ -252,14 +248,14 @@ class Reader:
                     return
 
     def _count_shown(self, events: int) -> None:
-        turn = self._turn
+        turn = self.turn
         turn.events += events
         turn.shown += events
         turn.last_shown = turn.now
 
     def _one(self, payload: bytes) -> Iterable[Event]:
         """The events of one payload: by the template, or of the whole chunk."""
-        turn, template = self._turn, self._templates.current
+        turn, template = self.turn, self._templates.current
         if template is not None and (text := template.text(payload)):
             self._count_shown(1)
             template.pieces.append(text)
@@ -291,7 +287,7 @@ class Reader:
 
     def _special(self, payload: bytes) -> Generator[Event, None, bytes]:
         """The events of what `sse` marks; returns the payload that it is after all, or none."""
-        turn = self._turn
+        turn = self.turn
         match payload:
             case sse.Comment():
                 turn.keepalives += 1
@@ -326,8 +322,8 @@ class Reader:
         if self._stray_bytes > self._limits.unframed:
             limit = f"{self._limits.unframed} bytes (Limits.unframed)"
             raise TooLargeError(f"expected lines that are no event to take at most {limit}, got more")
-        if self._turn.chunks:
-            self._turn.note(_STRAY_LINE)
+        if self.turn.chunks:
+            self.turn.note(_STRAY_LINE)
 
     def _check_last(self, payload: bytes) -> None:
         """The last event may have no blank line; one that is cut inside its JSON is no event but a truncation."""
@@ -335,14 +331,14 @@ class Reader:
             tolerant.plain(payload)
         except tolerant.Unreadable as error:
             if error.broken:
-                raise TruncatedError(f"the stream ended inside event {self._turn.events + 1}") from error
-        self._turn.note("no blank line after the last event", here=False)
+                raise TruncatedError(f"the stream ended inside event {self.turn.events + 1}") from error
+        self.turn.note("no blank line after the last event", here=False)
 
     # One chunk
 
     def _odd_chunk(self, payload: bytes) -> Chunk | None:
         """A chunk that the typed decoder refused, or one that may go on with half a character; `None` for no chunk."""
-        turn = self._turn
+        turn = self.turn
         if is_done(payload):
             if payload != DONE:
                 turn.note("[DONE] written in another way")
@@ -364,7 +360,7 @@ class Reader:
 
     def _chunk_of_document(self, document: bytes) -> Chunk:
         """A document as a chunk, its message as the delta."""
-        turn, odd = self._turn, False
+        turn, odd = self.turn, False
         try:
             chunk = chunks.decode(document)
         except chunks.REFUSED:
@@ -380,14 +376,14 @@ class Reader:
 
     def _recount_as_keepalive(self, kind: str) -> None:
         """The payload that was counted as an event is a keep-alive."""
-        turn = self._turn
+        turn = self.turn
         turn.note(kind)
         turn.keepalives += 1
         turn.events -= 1
 
     def _review(self, payload: bytes, *, has_choices: bool) -> None:
         """Looks for what a chunk may hold beside pieces of the answer: a failure, a keep-alive, other fields."""
-        turn = self._turn
+        turn = self.turn
         if payload == self._reviewed:
             return
         try:
@@ -411,7 +407,7 @@ class Reader:
     # What went wrong
 
     def _failure(self, detail: Detail) -> StreamError:
-        return failure.of_event(detail, f"event {self._turn.events}", begun=self._turn.shown > 0)
+        return failure.of_event(detail, f"event {self.turn.events}", begun=self.turn.shown > 0)
 
     def _unreadable(self, error: tolerant.Unreadable, payload: bytes) -> StreamError:
         """What a payload that is no chunk means: a failure, in plain words or a list (Gemini), or broken JSON."""
@@ -419,7 +415,7 @@ class Reader:
             return self._failure(detail)
         if not error.broken or re.match(r"\s*\{\s*\"error\"", error.text):
             return self._failure(Detail(message=error.text))
-        got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self._turn.events}"
+        got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self.turn.events}"
         return ProtocolError(f"expected a payload of JSON, got {got}")
 
     def _without_events(self, framed: bool) -> StreamError:
@@ -430,8 +426,8 @@ class Reader:
             return failure.of_event(detail, "the start, without framing", begun=False)
         if stray:
             error = TruncatedError(f"the stream ended without an event, after {clip(stray.decode(errors='replace'))!r}")
-        elif self._turn.keepalives or not framed:
-            error = TruncatedError(f"the stream ended without an event, after {self._turn.keepalives} comments")
+        elif self.turn.keepalives or not framed:
+            error = TruncatedError(f"the stream ended without an event, after {self.turn.keepalives} comments")
         else:
             # llama-cpp-python, whenever the prompt is too long: sending it again changes nothing.
             return TruncatedError("the stream ended without an event; with stream=False the server may say why")

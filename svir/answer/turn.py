@@ -182,7 +182,7 @@ class Turn:
         extra = dict(self._extra)
         if self._extra_in_choice:
             extra["choice"] = dict(self._extra_in_choice)
-        if message := self._extra_in_message | {name: joined[name] for name in joined.keys() - back.keys()}:
+        if message := self._extra_in_message | {name: joined[name] for name in joined if name not in back}:
             extra["message"] = message
         return back, extra
 
@@ -225,9 +225,9 @@ class Turn:
             self._count_tokens(chunk.usage)
         elif chunk.x_groq is not None:
             self._count_tokens(chunk.x_groq.usage)
-        self.needs_review |= self.is_suspect
         if chunk.timings:
             self._timings = chunk.timings
+        self.needs_review |= self.is_suspect
         return events
 
     def flush(self, delta: Delta, /) -> list[Event]:
@@ -251,7 +251,7 @@ class Turn:
             self._fallback_model = self._fallback_model or chunk.model or ""
 
     def deltas(self, chunk: Chunk, /) -> Iterator[Delta]:
-        """The deltas of a chunk that are read, before they are."""
+        """The deltas of a chunk that `take` will read, so that their strings can be mended before."""
         choices = chunk.choices or []
         if choices and self._choice_read is None:
             self._choose(choices)

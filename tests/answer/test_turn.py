@@ -150,3 +150,12 @@ def test_a_deeply_nested_field_that_is_not_used_does_no_harm_or_is_named(depth: 
         # How deep the decoders go depends on the Python.
         assert depth == 5_000
         assert isinstance(error, svir.ProtocolError)
+
+
+def test_a_first_chunk_with_two_choices_gives_its_other_fields_like_any_first_chunk() -> None:
+    choices = [{"index": index, "delta": {"content": text}} for index, text in enumerate("ab")]
+    first = json.dumps({"id": "c1", "choices": choices, "system_fingerprint": "f"}).encode()
+    _, error, reader = heard([b"data: %b\n\n" % first])
+    assert isinstance(error, svir.TruncatedError)
+    assert reader.completion.text == "a"
+    assert reader.completion.extra == {"system_fingerprint": "f"}
