@@ -6,7 +6,7 @@ template looks for its string, and what the next request repeats are all read fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -24,8 +24,8 @@ class Carrier(Struct, frozen=True, kw_only=True):
         name: of the field.
         shows: the event that its pieces become; "" for none.
         type: what the field is decoded as.
-        decoded: whether it is decoded in every chunk; if not, it is looked for only in those that are reviewed.
-        back: whether it goes back with the message as it came.
+        is_decoded: whether it is decoded in every chunk; if not, it is looked for only in those that are reviewed.
+        goes_back: whether it goes back with the message as it came.
         join: makes one value of the pieces that came; strings that are shown are joined as they are.
         texts: finds what it shows, where it is no string; counts only where no other carrier has the text.
     """
@@ -33,8 +33,8 @@ class Carrier(Struct, frozen=True, kw_only=True):
     name: str
     shows: Literal["text", "reasoning", "refusal", ""] = ""
     type: Any = str | None
-    decoded: bool = True
-    back: bool = True
+    is_decoded: bool = True
+    goes_back: bool = True
     join: Callable[[Sequence[Any]], Any] = "".join
     texts: Callable[[Any], Iterator[str]] | None = None
 
@@ -135,22 +135,22 @@ CARRIERS = (
     Carrier(name="extra_content", type=Any, join=merged),
     Carrier(name="provider_specific_fields", type=Any, join=merged),
     # gateways in front of Claude that have no blocks
-    *(Carrier(name=f"{name}signature", decoded=False, join=_latest) for name in ("", "reasoning_", "thinking_")),
+    *(Carrier(name=f"{name}signature", is_decoded=False, join=_latest) for name in ("", "reasoning_", "thinking_")),
     Carrier(name="refusal", shows="refusal"),
     # OpenRouter; OpenAI, Groq, Perplexity; OpenAI
-    Carrier(name="images", decoded=False, back=False, join=listed),
-    Carrier(name="annotations", decoded=False, back=False, join=listed),
-    Carrier(name="audio", decoded=False, back=False, join=_recorded),
+    Carrier(name="images", is_decoded=False, goes_back=False, join=listed),
+    Carrier(name="annotations", is_decoded=False, goes_back=False, join=listed),
+    Carrier(name="audio", is_decoded=False, goes_back=False, join=_recorded),
 )
 
 NAMED: dict[str, Carrier] = {carrier.name: carrier for carrier in CARRIERS}
 STRINGS: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if carrier.shows and carrier.texts is None)
 """The fields whose strings go on from chunk to chunk."""
 REASONING: tuple[str, ...] = tuple(name for name in STRINGS if NAMED[name].shows == "reasoning")
-KEPT: tuple[Carrier, ...] = tuple(carrier for carrier in CARRIERS if carrier.decoded and carrier.name not in STRINGS)
+KEPT: tuple[Carrier, ...] = tuple(carrier for carrier in CARRIERS if carrier.is_decoded and carrier.name not in STRINGS)
 """Those that are kept as they came, and joined at the end."""
-DECODED: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if carrier.decoded)
-RARE: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if not carrier.decoded)
+DECODED: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if carrier.is_decoded)
+RARE: tuple[str, ...] = tuple(carrier.name for carrier in CARRIERS if not carrier.is_decoded)
 
 
 def reasoning_of(delta: Any, /) -> tuple[str, str]:
@@ -215,39 +215,34 @@ class ThinkTags:
     then shows where the reasoning began. What may be the start of a tag is held back until it is one or not.
 
     Attributes:
-        on: whether tags mark reasoning: once a field brought reasoning they are text, because the server separates it.
-        inside: whether the next text is reasoning.
+        is_on: whether tags mark reasoning; once a field has brought reasoning, they are text.
+        is_inside: whether the next text is reasoning.
         held: what may be the start of a tag.
     """
 
     def __init__(self) -> None:
-        self.on: bool = True
-        self.inside: bool = False
+        self.is_on: bool = True
+        self.is_inside: bool = False
         self.held: str = ""
 
-    def split(self, text: str, /) -> Iterable[Piece]:
+    def split(self, text: str, /) -> Iterator[Piece]:
         """The pieces of a text that are certain; none is empty."""
-        if ("<" not in text and not self.held) or not self.on:
-            return ((self.inside, text),)
-        return self._split(text)
-
-    def _split(self, text: str) -> Iterator[Piece]:
         text = self.held + text
         self.held = ""
         while text:
-            tag = _CLOSE if self.inside else _OPEN
+            tag = _CLOSE if self.is_inside else _OPEN
             before, found, text = text.partition(tag)
-            if not found:
+            if not found and "<" in before:
                 before, self.held = _hold_back(before, tag)
             if before:
-                yield self.inside, before
+                yield self.is_inside, before
             if found:
-                self.inside = not self.inside
+                self.is_inside = not self.is_inside
 
     def flush(self) -> Iterator[Piece]:
         """What was held back; at the end of the answer it is text."""
         if self.held:
-            yield self.inside, self.held
+            yield self.is_inside, self.held
         self.held = ""
 
 

@@ -59,7 +59,7 @@ else:
     Delta = msgspec.defstruct(
         "Delta",
         [
-            *((carrier.name, carrier.type, None) for carrier in CARRIERS if carrier.decoded),
+            *((carrier.name, carrier.type, None) for carrier in CARRIERS if carrier.is_decoded),
             ("tool_calls", list[CallPiece] | None, None),
             ("function_call", Function | None, None),
         ],

@@ -36,6 +36,7 @@ from ..errors import (
 )
 from . import sse, tolerant
 from .chunks import is_done
+from .tolerant import fields, objects
 
 # Does it report a failure?
 
@@ -72,9 +73,9 @@ _FAILURES: dict[str, Callable[[Any], bool]] = {
     "status": _is_word("error", "fail", "failed", "failure"),
     "success": lambda value: value is False,  # Cloudflare, Zhipu, SiliconFlow
     # MiniMax sends a `base_resp` with every answer; 0 is success
-    "base_resp": lambda value: isinstance(value, dict) and _is_failing_code(value.get("status_code")),
+    "base_resp": lambda value: _is_failing_code(fields(value).get("status_code")),
     # Groq, where a stream is stopped early
-    "x_groq": lambda value: isinstance(value, dict) and _is_filled(value.get("error")),
+    "x_groq": lambda value: _is_filled(fields(value).get("error")),
     "error_code": _is_failing_code,  # Baidu
     "error_msg": _is_text,
 }
@@ -145,7 +146,7 @@ def in_data(data: Any, /, *, named: bool = False) -> Detail | None:
         detail = _read(data)
         return None if detail == Detail() else detail
     if isinstance(data, list):
-        return next((found for each in data if isinstance(each, dict) and (found := in_data(each))), None)
+        return next(filter(None, map(in_data, objects(data))), None)
     if not isinstance(data, dict):
         return None
     if _reports(data, _FAILURES):
@@ -174,11 +175,8 @@ def may_be_in(data: Any, /) -> bool:
 
 def _places(choices: Any) -> Iterator[dict[str, Any]]:
     """The objects in choices in which an error may stand: OpenRouter puts it into the choice that it ended."""
-    for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict):
-            for place in (choice, choice.get("message"), choice.get("delta")):
-                if isinstance(place, dict):
-                    yield place
+    for choice in objects(choices):
+        yield from objects([choice, choice.get("message"), choice.get("delta")])
 
 
 def _is_success(data: dict[str, Any]) -> bool:
@@ -255,8 +253,7 @@ def _unpacked(text: str, depth: int) -> Detail:
 
 def _raw_message(error: dict[str, Any]) -> str:
     """OpenRouter says "Provider returned error" and keeps the provider's own words in `metadata.raw`."""
-    metadata = error.get("metadata")
-    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    raw = fields(error.get("metadata")).get("raw")
     if not isinstance(raw, str):
         return ""
     return in_body(raw.encode(errors="replace")).message or raw
@@ -327,9 +324,8 @@ def _status(value: Any) -> int | None:
 
 def _wait(error: dict[str, Any]) -> float | None:
     """Seconds to wait: `retry_after`, or Gemini's `RetryInfo`, which sends no header."""
-    details = error.get("details")
-    entries = [entry for entry in details if isinstance(entry, dict)] if isinstance(details, list) else []
-    for value in (error.get("retry_after"), *(entry.get("retryDelay") for entry in entries)):
+    delays = [detail.get("retryDelay") for detail in objects(error.get("details"))]
+    for value in (error.get("retry_after"), *delays):
         found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s?", str(value))
         if found:
             return float(found[1])

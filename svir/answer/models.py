@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import ProtocolError, clip
 from ..events import Model
 from . import tolerant
+from .tolerant import fields, objects
 
 # There is no standard field for what a model is for. `mode` is LiteLLM's.
 _NO_CHAT = r"(?i)embed|rerank|\bbge\b|\bclip\b|whisper|\btts|\basr\b|speech|audio|image|flux|sdxl|diffusion|moderation"
@@ -26,14 +27,10 @@ def listed(document: bytes, /) -> list[Model]:
         data = tolerant.plain(document)
     except tolerant.Unreadable as error:
         raise ProtocolError(f"expected a list of models, got {clip(error.text)!r}") from error
-    entries = data if isinstance(data, list) else _entries(data)
+    entries = data if isinstance(data, list) else fields(data).get("data")
     if not isinstance(entries, list):
         raise ProtocolError(f"expected a list of models, got {clip(document.decode(errors='replace'))!r}")
-    return [_model(entry) for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
-
-
-def _entries(data: Any) -> Any:
-    return data.get("data") if isinstance(data, dict) else None
+    return [_model(entry) for entry in objects(entries) if isinstance(entry.get("id"), str)]
 
 
 def _model(entry: dict[str, Any]) -> Model:
@@ -49,13 +46,10 @@ def _model(entry: dict[str, Any]) -> Model:
 
 
 def _context(entry: dict[str, Any]) -> int | None:
-    meta = entry.get("meta")
-    numbers = [entry.get(name) for name in _CONTEXT]
-    numbers.append(meta.get("n_ctx") if isinstance(meta, dict) else None)
+    numbers = [*map(entry.get, _CONTEXT), fields(entry.get("meta")).get("n_ctx")]
     return next((number for number in numbers if type(number) is int and number > 0), None)
 
 
 def _inputs(entry: dict[str, Any]) -> tuple[str, ...]:
-    architecture = entry.get("architecture")
-    kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
+    kinds = fields(entry.get("architecture")).get("input_modalities")
     return tuple(kind for kind in kinds if isinstance(kind, str)) if isinstance(kinds, list) else ()

@@ -330,7 +330,7 @@ class Reader:
         try:
             tolerant.plain(payload)
         except tolerant.Unreadable as error:
-            if error.broken:
+            if error.is_broken:
                 raise TruncatedError(f"the stream ended inside event {self.turn.events + 1}") from error
         self.turn.note("no blank line after the last event", here=False)
 
@@ -349,7 +349,7 @@ class Reader:
         except tolerant.Unreadable as error:
             if error.text.startswith(":"):
                 self._recount_as_keepalive("comment sent as data")  # a proxy wrapped it
-            elif not error.broken and tolerant.is_keepalive(error.text):
+            elif not error.is_broken and tolerant.is_keepalive(error.text):
                 self._recount_as_keepalive(_KEEPALIVE_EVENT)
             else:
                 turn.chunks += 1
@@ -413,7 +413,7 @@ class Reader:
         """What a payload that is no chunk means: a failure, in plain words or a list (Gemini), or broken JSON."""
         if (detail := failure.in_data(error.data)) is not None:
             return self._failure(detail)
-        if not error.broken or re.match(r"\s*\{\s*\"error\"", error.text):
+        if not error.is_broken or re.match(r"\s*\{\s*\"error\"", error.text):
             return self._failure(Detail(message=error.text))
         got = f"{len(payload)} bytes: {clip(error.text)!r} at event {self.turn.events}"
         return ProtocolError(f"expected a payload of JSON, got {got}")

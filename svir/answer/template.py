@@ -194,7 +194,7 @@ class Templates:
         if current is None and count < self._next_at:
             return
         is_idle = not self._surrogates.high and (tags is None or not tags.held)  # no text goes on from this one
-        is_inside = tags is not None and tags.inside
+        is_inside = tags is not None and tags.is_inside
         if current is not None and is_idle and is_inside is self._is_inside_tags and current.fits(payload):
             return
         if current is not None and count - self._made_at > _WORTHWHILE:
@@ -216,7 +216,7 @@ class Templates:
         if self._tags is not None and place[1] == "content":
             if not isinstance(event, Reasoning if self._is_inside_tags else Text):
                 return None  # a chunk with a tag at its end brought the kind of piece that the next one will not
-            escape = "<" if self._tags.on else escape
+            escape = "<" if self._tags.is_on else escape
         head, tail = around
         if before is not None and before.head == head and (ends := _around_padding(payload, head, before.tail, tail)):
             return PaddedTemplate(head, *ends, *destination, escape)

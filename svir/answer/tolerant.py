@@ -59,14 +59,14 @@ class Unreadable(ValueError):
 
     Args:
         text: the payload, or the text of a JSON string.
-        broken: whether it is a spoilt chunk: JSON of another kind, or cut. False for plain words.
+        is_broken: whether it is a spoilt chunk: JSON of another kind, or cut. False for plain words.
         data: the payload as plain data, if it is JSON.
     """
 
-    def __init__(self, text: str, *, broken: bool, data: Any = None) -> None:
+    def __init__(self, text: str, *, is_broken: bool, data: Any = None) -> None:
         super().__init__(text)
         self.text = text
-        self.broken = broken
+        self.is_broken = is_broken
         self.data = data
 
 
@@ -94,7 +94,7 @@ def plain(payload: bytes, note: Note = unnoted, /) -> Any:
         return _scrub(data, note, _STREAMED) if "\\u" in text else data
     except (ValueError, RecursionError):
         pass  # the parser's error keeps the whole text, and would take it along wherever this one is shown or pickled
-    raise Unreadable(text, broken=text.lstrip()[:1] in ("{", "["))
+    raise Unreadable(text, is_broken=text.lstrip()[:1] in ("{", "["))
 
 
 def _loads(text: str, note: Note) -> Any:
@@ -118,6 +118,16 @@ def _loads(text: str, note: Note) -> Any:
     return data
 
 
+def fields(value: Any, /) -> dict[str, Any]:
+    """The fields of plain data that is an object; none of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: Any, /) -> list[dict[str, Any]]:
+    """The objects in plain data that is a list; none in anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def chunk(payload: bytes, note: Note, /) -> Chunk:
     """A chunk from a payload that the typed decoder refused.
 
@@ -128,13 +138,13 @@ def chunk(payload: bytes, note: Note, /) -> Chunk:
     """
     data = plain(payload, note)
     if isinstance(data, str):
-        raise Unreadable(data, broken=False)
+        raise Unreadable(data, is_broken=False)
     if not isinstance(data, dict):
-        raise Unreadable(payload.decode(errors="replace"), broken=True, data=data)
+        raise Unreadable(payload.decode(errors="replace"), is_broken=True, data=data)
     try:
         fitted: Chunk = _fit(data, Chunk, "", note)
     except RecursionError as error:
-        raise Unreadable(payload.decode(errors="replace"), broken=True) from error
+        raise Unreadable(payload.decode(errors="replace"), is_broken=True) from error
     return fitted
 
 
@@ -154,10 +164,10 @@ def _fit(value: Any, kind: Any, path: str, note: Note) -> Any:
         if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
             hints = _hints(option)
             found = {key: _fit(value[key], hint, f"{path}.{key}", note) for key, hint in hints.items() if key in value}
-            fields = {key: field for key, field in found.items() if field is not None}
+            fitting = {key: field for key, field in found.items() if field is not None}
             if option is CallPiece and (extra := unnamed(value, CallPiece)):
-                return OddCallPiece(**fields, extra=extra)
-            return option(**fields)
+                return OddCallPiece(**fitting, extra=extra)
+            return option(**fitting)
         if get_origin(option) is list and isinstance(value, list | dict):
             if isinstance(value, dict):  # TGI, a tool call
                 note(f"{name} of a wrong type")

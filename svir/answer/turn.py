@@ -22,6 +22,7 @@ from . import carriers, failure, tolerant
 from .calls import Calls
 from .carriers import ThinkTags
 from .chunks import CallPiece, Choice, Chunk, Delta
+from .tolerant import fields, objects
 from .usage import UsageField, usage_of, visible_tokens
 
 _RUNNABLE = ("done", "calls")
@@ -178,7 +179,7 @@ class Turn:
     def _kept_fields(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The fields that go back with the message, and everything else that svir has no name for."""
         joined = {name: carriers.NAMED[name].join(pieces) for name, pieces in self.kept.items()}
-        back = {name: value for name, value in joined.items() if carriers.NAMED[name].back}
+        back = {name: value for name, value in joined.items() if carriers.NAMED[name].goes_back}
         extra = dict(self._extra)
         if self._extra_in_choice:
             extra["choice"] = dict(self._extra_in_choice)
@@ -352,16 +353,16 @@ class Turn:
 
     def _add_reasoning(self, text: str, carrier: str, events: list[Event]) -> None:
         self._carrier = self._carrier or carrier
-        if carrier != "tags" and self.tags is not None and self.tags.on and not self.tags.inside:
+        if carrier != "tags" and self.tags is not None and self.tags.is_on and not self.tags.is_inside:
             for _, held in self.tags.flush():
                 self._piece(False, held, events)
-            self.tags.on = False
+            self.tags.is_on = False
         self.reasonings.append(text)
         events.append(Reasoning(text))
 
     def _add_text(self, text: str, events: list[Event]) -> None:
         tags = self.tags
-        if tags is None or not tags.on or ("<" not in text and not tags.inside and not tags.held):
+        if tags is None or not tags.is_on or ("<" not in text and not tags.is_inside and not tags.held):
             self.texts.append(text)
             events.append(Text(text))
         else:
@@ -403,9 +404,8 @@ class Turn:
             usage = usage or groq.get("usage")
             data = data | {"x_groq": {name: groq[name] for name in groq if name != "usage"}}
         self._collect(self._extra, data, _KNOWN)
-        choices = data.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if not isinstance(choice, dict) or choice.get("index") not in (None, self._choice_read):
+        for choice in objects(data.get("choices")):
+            if choice.get("index") not in (None, self._choice_read):
                 continue
             usage = usage or choice.get("usage")
             self._native_finish(choice)
@@ -431,16 +431,16 @@ class Turn:
     # Verdicts of a content filter
 
     def _prompt_reports(self, entries: list[Any]) -> list[Event]:
-        verdicts = [entry.get("content_filter_results") for entry in entries if isinstance(entry, dict)]
-        return [self._report("prompt", verdict, None) for verdict in verdicts if isinstance(verdict, dict) and verdict]
+        verdicts = objects([entry.get("content_filter_results") for entry in objects(entries)])
+        return [self._report("prompt", verdict, None) for verdict in verdicts if verdict]
 
     def _answer_report(self, choice: Choice, events: list[Event]) -> None:
         """The verdict on the answer; the same one again, about the same text, is not reported again."""
         offsets = choice.content_filter_offsets
         # With offsets an asynchronous filter is at work, whose verdicts may come after the text.
         self._is_annotated |= offsets is not None
-        verdict = self._plain(bytes(choice.content_filter_results)), offsets
-        if verdict[0] and isinstance(verdict[0], dict) and verdict != self._last_verdict:
+        verdict = fields(self._plain(bytes(choice.content_filter_results))), offsets
+        if verdict[0] and verdict != self._last_verdict:
             self._last_verdict = verdict
             events.append(self._report("answer", *verdict))
 

@@ -174,7 +174,7 @@ def test_what_a_whole_answer_wants_back_goes_back_as_well() -> None:
 
 
 def test_every_row_of_the_table_that_is_decoded_is_a_field_of_a_delta() -> None:
-    assert [carrier.name for carrier in CARRIERS if carrier.decoded] == [*Delta.__struct_fields__][:-2]
+    assert [carrier.name for carrier in CARRIERS if carrier.is_decoded] == [*Delta.__struct_fields__][:-2]
 
 
 # What else the server said
