@@ -81,7 +81,7 @@ def _items(stream: Stream, type: Any) -> Iterator[Any]:
     found = 0
     try:
         for event in stream:
-            if event.__class__ is Text:
+            if isinstance(event, Text):
                 for text in elements.feed(event.text):
                     found += 1
                     yield schema.decode(text, type, f"item {found} of the answer")
@@ -184,7 +184,7 @@ def values(stream: Stream, blocks: Iterator[list[Event]], type: Any, /) -> Itera
     is_wrapped = schema.is_wrapped(type)
     for events in blocks:
         for event in events:
-            if event.__class__ is Text:
+            if isinstance(event, Text):
                 growing.feed(event.text)
         if growing.has_grown():
             value = growing.value

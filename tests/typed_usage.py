@@ -411,7 +411,7 @@ def loop(client: svir.Client, call: svir.ToolCall) -> None:
             for event in events:
                 assert_type(event, svir.Event)
         assert_type(asked.messages, list[Mapping[str, Any]])
-    assert_type(client.run("Hi", tools=[get_weather]).texts(), Pieces[str])
+    assert_type(client.run("Hi", tools=[get_weather]).texts(), Iterator[str])
     asked.close()
 
     def approve(call: svir.ToolCall) -> bool | str:
