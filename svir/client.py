@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm  # type checkers bring it along
 
+    from .partial import Items
     from .tools import Run, Tool
 
     class _Beside(TypedDict, total=False):
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 
     class _Parsing(Options, _Beside, total=False):
         stream: bool
+
+    class _Asking(Options, _Beside, total=False):
+        pass
 
     class _Running(request_options.Settings, _Beside, total=False):
         pass
@@ -356,10 +360,12 @@ class Client:
         return completion
 
     @overload
-    def parse(self, type: type[T], /, messages: Messages, **options: Unpack[_Parsing]) -> T: ...
+    def parse(self, type: type[T], /, messages: Messages, *, attempts: int = ..., **options: Unpack[_Parsing]) -> T: ...
     @overload
-    def parse(self, type: TypeForm[T], /, messages: Messages, **options: Unpack[_Parsing]) -> T: ...
-    def parse(self, type: Any, /, messages: Messages, **options: Unpack[_Parsing]) -> Any:
+    def parse(
+        self, type: TypeForm[T], /, messages: Messages, *, attempts: int = ..., **options: Unpack[_Parsing]
+    ) -> T: ...
+    def parse(self, type: Any, /, messages: Messages, *, attempts: int = 1, **options: Unpack[_Parsing]) -> Any:
         """Asks for an answer of a type, and returns it decoded.
 
         Streamed, the same is `stream(..., response_format=Type)` and then `completion.parse(Type)`.
@@ -368,11 +374,13 @@ class Client:
             type: a struct, a dataclass, a TypedDict, a union of tagged structs, a list of these, ...; see
                 `svir.json_schema`, which makes the `response_format` unless `options` has one.
             messages: as for `stream`.
+            attempts: how many answers are asked for at most. One of another shape goes back to the model, with what was
+                wrong; one that was cut, refused or blocked does not.
             options: all that `complete` takes. LM Studio holds the reasoning to the schema as well: send it
                 `reasoning_effort="none"`.
 
         Raises:
-            RequestError: no schema can express the type; nothing was sent.
+            RequestError: no schema can express the type, or `attempts` is below 1; nothing was sent.
             OutputError: the answer is no value of the type, was cut, refused or blocked, or came as reasoning; it
                 carries the `Completion`.
 
@@ -380,7 +388,38 @@ class Client:
         """
         if options.get("response_format") is None:
             options["response_format"] = json_schema(type)
-        return self.complete(messages, **options).parse(type)
+        if attempts == 1:
+            return self.complete(messages, **options).parse(type)
+        from .partial import parsed
+
+        return parsed(self, type, messages, attempts, options)
+
+    @overload
+    def items(self, type: type[T], /, messages: Messages, **options: Unpack[_Asking]) -> Items[T]: ...
+    @overload
+    def items(self, type: TypeForm[T], /, messages: Messages, **options: Unpack[_Asking]) -> Items[T]: ...
+    def items(self, type: Any, /, messages: Messages, **options: Unpack[_Asking]) -> Any:
+        """Asks for a list, and returns an iterator that yields each item as soon as its JSON is closed.
+
+        Args:
+            type: that of one item; as for `parse`.
+            messages: as for `stream`.
+            options: all that `stream` takes.
+
+        Returns:
+            An iterator and a context manager; see `svir.partial.Items` for what it raises. What it holds beside the
+            items, which are the caller's, is the answer's text.
+
+        Raises:
+            RequestError: no schema can express the type; nothing was sent.
+
+        The other errors are those of `stream`.
+        """
+        from .partial import Items
+
+        if options.get("response_format") is None:
+            options["response_format"] = json_schema(list[type])
+        return Items(self.stream(messages, **options), type)
 
     def run(
         self,

@@ -260,7 +260,12 @@ class OutputError(SvirError):
     """The answer is not of the type that was asked for: other JSON or none, cut by a limit, refused, or blocked.
 
     Also raised by `ToolCall.parse`, for arguments of another shape.
+
+    Attributes:
+        attempts: how many answers `Client.parse` asked for.
     """
+
+    attempts: int = 1
 
 
 class RoundsError(SvirError):

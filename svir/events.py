@@ -372,27 +372,32 @@ class Completion(Struct, frozen=True, kw_only=True, tag="completion"):
         Source: OpenAI's guide to structured outputs, which has `length` and refusals looked at before the JSON.
         """
         try:
-            if misfit := self._misfit():
-                raise OutputError(f"expected {misfit}")
+            if wrong := misfit(self):
+                raise OutputError(f"expected {wrong}")
             return schema.decode(self.text, type, "text of the answer")
         except OutputError as error:
             error.completion = self
             raise
 
-    def _misfit(self) -> str:
-        """Why there is nothing to parse; "" if there is."""
-        if self.blocked:
-            return "an answer, got one that a content filter blocked"
-        if not self.complete or self.finish_reason in ("length", "content_filter", "abort"):
-            return f"a complete answer, got one that ended with {self.finish_reason!r}"
-        if self.refusal:
-            return f"an answer, got the refusal {clip(self.refusal)!r}"
-        if self.text.strip():
-            return ""
-        if schema.is_json(self.reasoning):
-            # LM Studio holds the reasoning to the schema as well: lmstudio-bug-tracker #1773.
-            return f'JSON as text, got it as reasoning (use reasoning_effort="none"): {clip(self.reasoning)!r}'
-        return f"JSON as text, got {len(self.tool_calls)} tool calls" if self.tool_calls else "JSON as text, got none"
+
+def misfit(completion: Completion, /) -> str:
+    """Why there is nothing to parse in an answer; "" if there is."""
+    if completion.blocked:
+        return "an answer, got one that a content filter blocked"
+    if not completion.complete or completion.finish_reason in ("length", "content_filter", "abort"):
+        return f"a complete answer, got one that ended with {completion.finish_reason!r}"
+    if completion.refusal:
+        return f"an answer, got the refusal {clip(completion.refusal)!r}"
+    if completion.text.strip():
+        return ""
+    if schema.is_json(completion.reasoning):
+        # LM Studio holds the reasoning to the schema as well: lmstudio-bug-tracker #1773.
+        return f'JSON as text, got it as reasoning (use reasoning_effort="none"): {clip(completion.reasoning)!r}'
+    return (
+        f"JSON as text, got {len(completion.tool_calls)} tool calls"
+        if completion.tool_calls
+        else "JSON as text, got none"
+    )
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from .errors import (
     TruncatedError,
     clip,
 )
-from .events import Completion, Event, Metrics
+from .events import Completion, Metrics
 from .hooks import ErrorInfo, RequestInfo, ResponseInfo
 from .request import options
 from .request.body import Body
@@ -187,11 +187,20 @@ class Exchange:
             )
             self._deadline.read()
 
-    def answer(self) -> Generator[Event, None, None]:
-        """The events of the answer as it comes, to its end."""
+    def answer(self, *, in_blocks: bool = False) -> Generator[Any, None, None]:
+        """The events of the answer as it comes, to its end.
+
+        Args:
+            in_blocks: yield the events of each block together, as a list.
+        """
         response, reader = self.response, self.reader
         if self._wanted == JSON:
             yield from reader.document(self.document())
+        elif in_blocks:
+            for block in self._blocks():
+                yield list(reader.feed(block))
+                if reader.done:
+                    break
         else:
             yield from reader.events(self._blocks())
         response.settle(0.0)  # mostly the end is there already, and the next call can have the connection
@@ -199,7 +208,7 @@ class Exchange:
             if type(event) is Completion:
                 self.whole = True
                 self.answered(event)
-            yield event
+            yield [event] if in_blocks else event
         response.settle(_END_SECONDS)
 
     def _blocks(self) -> Iterator[bytes]:

@@ -38,7 +38,7 @@ _LISTED = frozenset({"items", "prefixItems"})
 _JSON_TYPES = {str: "string", int: "integer", type(None): "null", bool: "boolean", float: "number"}
 _REF = "#/$defs/"
 
-_WRAPPER = "value"
+WRAPPER = "value"
 """The property that holds a value whose type is no object."""
 
 _CLASS = type  # which the arguments named so hide
@@ -304,7 +304,7 @@ class _Strict:
         name = given.get("$ref", "").removeprefix(_REF)
         schema = self._schema(self._given[name] if name else given, path)
         if schema.get("type") != "object":
-            schema = _closed({_WRAPPER: schema})
+            schema = _closed({WRAPPER: schema})
         return schema | ({"$defs": self._defs} if self._defs else {})
 
     def _schema(self, given: Schema, path: str) -> Schema:
@@ -419,7 +419,7 @@ def decode(text: str, type: Any, what: str, /) -> Any:
     foreign = _foreign()
     try:
         if foreign is not None and _is_foreign(type):
-            return foreign.decoded(text, type, wrapper=_WRAPPER)
+            return foreign.decoded(text, type, wrapper=WRAPPER)
         return _plainly(text, type) if is_object(type) or type is dict else _undone(text, type)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         got, cause = (foreign and foreign.words(error)) or (error, error)
@@ -481,8 +481,8 @@ def _plainly(text: str, type: Any) -> Any:
 def _undone(text: str, type: Any) -> Any:
     info = inspect.type_info(type)
     data = msgspec.json.decode(text)
-    if isinstance(data, dict) and data.keys() == {_WRAPPER} and _is_wrapped(info):
-        data = data[_WRAPPER]
+    if isinstance(data, dict) and data.keys() == {WRAPPER} and _is_wrapped(info):
+        data = data[WRAPPER]
     return msgspec.convert(_without_nulls(data, info), type, str_keys=True, dec_hook=_hook())
 
 
@@ -496,8 +496,16 @@ def _bare(info: inspect.Type) -> inspect.Type:
     return info
 
 
+def is_wrapped(type: Any, /) -> bool:
+    """Whether a strict schema asks for a value of the type as the one property of an object."""
+    foreign = _foreign()
+    if foreign is not None and _is_foreign(type):
+        return not is_object(type)
+    return _is_wrapped(inspect.type_info(type))
+
+
 def _is_wrapped(info: inspect.Type) -> bool:
-    """Whether a strict schema would wrap the type: it is no object, and none of those that no schema can express."""
+    """The same: it is no object, and none of those that no schema can express."""
     info = _bare(info)
     if isinstance(info, inspect.UnionType):
         return not any(isinstance(_bare(kind), _OPEN) for kind in info.types)

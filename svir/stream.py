@@ -7,7 +7,7 @@ import copy
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .errors import Cancelled, RequestError, SvirError
 from .events import Completion, Event, Text
@@ -16,8 +16,10 @@ from .exchange import Exchange
 if TYPE_CHECKING:
     from .answer.turn import Turn
 
+T = TypeVar("T")
 
-def _events(exchange: Exchange) -> Generator[Event, None, None]:
+
+def _events(exchange: Exchange, *, in_blocks: bool = False) -> Generator[Any, None, None]:
     """The events of a call whose answer has begun, to the end of the call: all that happens, in the order of time.
 
     Until the first event is there the request may be sent again, and its sources stay open. It knows nothing of the
@@ -25,7 +27,7 @@ def _events(exchange: Exchange) -> Generator[Event, None, None]:
     """
     try:
         while True:
-            answer = exchange.answer()
+            answer = exchange.answer(in_blocks=in_blocks)
             try:
                 first = next(answer)
             except SvirError as error:
@@ -72,7 +74,7 @@ class Stream:
     def __next__(self) -> Event:
         self._read = True
         try:
-            event = next(self._events)
+            event: Event = next(self._events)
         except StopIteration:
             if self._over is None:
                 raise
@@ -109,11 +111,39 @@ class Stream:
         self._over = self._over or _closed()
         self._exchange.failed(error)
 
-    def texts(self) -> Iterator[str]:
-        """Only the text, piece by piece; everything else is passed over, and is in `completion` afterwards."""
-        for event in self:
-            if type(event) is Text:
-                yield event.text
+    def texts(self) -> Pieces[str]:
+        """Only the text, piece by piece; everything else is passed over, and is in `completion` afterwards.
+
+        Returns:
+            An iterator whose `close` ends the answer, as that of the stream does; WSGI servers call it.
+        """
+        return Pieces(self, (event.text for event in self if type(event) is Text))
+
+    def values(self, type: Any, /) -> Pieces[Any]:
+        """The value that the text describes so far, for a page that fills while the model writes.
+
+        Args:
+            type: as for `Client.parse`; the request asked for it with `response_format`.
+
+        Returns:
+            An iterator whose `close` ends the answer. It yields plain data with what is open closed (of strings what
+            came, numbers once they are over), at most once for each block of the answer that came; lists and dicts
+            are the same ones each time, and grow. Last it yields the value of the type.
+
+        Raises:
+            RequestError: some of the stream was read before.
+            OutputError: by the iteration; the whole answer is no value of the type.
+        """
+        from .partial import values
+
+        return Pieces(self, values(self, self._in_blocks(), type))
+
+    def _in_blocks(self) -> Iterator[list[Event]]:
+        """The events of each block that came, together, in place of one by one."""
+        if self._read:
+            raise RequestError("some of the stream was read before; values begin with it")
+        self._events = _events(self._exchange, in_blocks=True)
+        yield from cast("Iterator[list[Event]]", self)
 
     @property
     def completion(self) -> Completion:
@@ -164,6 +194,24 @@ class Stream:
             exchange.leave()
             if not self._read:
                 warnings.warn(f"a svir.Stream was never read: {self!r}", ResourceWarning, stacklevel=2, source=self)
+
+
+class Pieces(Generic[T]):
+    """What `Stream.texts` and `Stream.values` return: an iterator whose `close` ends the answer."""
+
+    def __init__(self, stream: Stream, pieces: Iterator[T], /) -> None:
+        self._stream = stream
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[T]:
+        return self._pieces
+
+    def __next__(self) -> T:
+        return next(self._pieces)
+
+    def close(self) -> None:
+        """Ends the answer, and its connection if it is not complete."""
+        self._stream.close()
 
 
 def turn_of(stream: Stream, /) -> Turn:

@@ -27,14 +27,18 @@ MAY_IMPORT = {
     "wire": {"wire", "errors", "settings"},
     "hooks": {"events"},
     "exchange": {"answer", "request", "wire", "hooks", "errors", "events", "settings"},
-    "stream": {"exchange", "answer", "errors", "events"},  # answer: for type checkers only
+    # answer: for type checkers only; partial: when values are asked for
+    "stream": {"exchange", "answer", "partial", "errors", "events"},
     # tools: when it is asked for
     "client": {
         *("stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events", "settings", "schema"),
         "tools",
+        "partial",
     },
     "tools": {"request", "errors", "events", "schema", "settings", "client"},  # client: for type checkers only
     "batches": {""},
+    # client, stream: for type checkers only
+    "partial": {"request", "schema", "stream", "client", "errors", "events"},
     "relays": {"answer", "stream", "errors", "events"},
     "probe": {"", "probe"},
     "testing": {"testing"},
@@ -238,7 +242,19 @@ def test_the_top_level_shows_five_names() -> None:
 def test_importing_svir_loads_nothing_that_stands_on_the_client() -> None:
     code = "import sys, svir; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    above = {"batches", "relays", "photos", "pydantic_types", "tools", "probe", "testing", "demo", "cli", "__main__"}
+    above = {
+        "batches",
+        "partial",
+        "relays",
+        "photos",
+        "pydantic_types",
+        "tools",
+        "probe",
+        "testing",
+        "demo",
+        "cli",
+        "__main__",
+    }
     own = {name.split(".")[1] for name in loaded if name.startswith("svir.")}
     assert own == {part for part in MAY_IMPORT if part} - above
     assert not {name.split(".")[0] for name in loaded} & {

@@ -21,7 +21,8 @@ import msgspec
 import PIL.Image
 
 import svir
-from svir import answer, batches, probe, relays, testing, tools
+from svir import answer, batches, partial, probe, relays, testing, tools
+from svir.stream import Pieces
 from svir.testing import faults, plugin
 
 
@@ -307,7 +308,7 @@ def stream(client: svir.Client) -> str:
     whole = client.complete("Hi", stream=False, model="m", cancel=cancel, on_upload=sent, tap=seen, extra={})
     assert_type(whole, svir.Completion)
     texts = client.stream("Hi").texts()
-    assert_type(texts, Iterator[str])
+    assert_type(texts, Pieces[str])
     return "".join(texts)
 
 
@@ -601,3 +602,19 @@ def answers_passed_on(client: svir.Client, blocks: list[bytes]) -> None:
     assert_type(decoder.feed(b""), list[svir.Event])
     assert_type(decoder.end(framed=True), Iterator[svir.Event])
     assert_type((decoder.done, decoder.completion), tuple[bool, svir.Completion])
+
+
+def values_before_the_end(client: svir.Client) -> None:
+    with client.items(Locker, "Which?", temperature=0.0) as items:
+        assert_type(items, partial.Items[Locker])
+        for item in items:
+            assert_type(item, Locker)
+        assert_type(items.completion, svir.Completion)
+        items.close()
+    assert_type(client.items(int | None, "Which?"), partial.Items[int | None])
+    stream = client.stream("Which?", response_format=Locker)
+    values = stream.values(Locker)
+    assert_type(values, Pieces[Any])
+    values.close()
+    assert_type(client.parse(Locker, "Which?", attempts=2), Locker)
+    assert_type(svir.OutputError().attempts, int)
