@@ -23,6 +23,7 @@ pytestmark = [
 
 WEB = [
     ("flask", (*GUNICORN, "flask_svir:app")),
+    ("django", (*GUNICORN, "django_svir:app")),
 ]
 over_all = pytest.mark.parametrize(("package", "command"), WEB, ids=[row[0] for row in WEB])
 
