@@ -8,7 +8,7 @@ from itertools import repeat
 import pytest
 from answers import chunk
 from recipes import needs
-from services import GUNICORN, asked, serving
+from services import GUNICORN, UVICORN, asked, serving
 
 import svir
 import svir.answer
@@ -24,6 +24,7 @@ pytestmark = [
 WEB = [
     ("flask", (*GUNICORN, "flask_svir:app")),
     ("django", (*GUNICORN, "django_svir:app")),
+    ("fastapi", (*UVICORN, "fastapi_svir:app")),
 ]
 over_all = pytest.mark.parametrize(("package", "command"), WEB, ids=[row[0] for row in WEB])
 
@@ -66,4 +67,17 @@ def test_a_client_that_leaves_ends_the_answer(package: str, command: tuple[str, 
             left = time.monotonic()
             assert server.wait_closed(1)
             assert time.monotonic() - left < 0.5
+    assert server.aborted == 1
+
+
+def test_fastapi_ends_an_answer_that_waits_for_its_next_token_once_the_client_has_gone() -> None:
+    installed(*WEB[2])
+    answer, goes_on = stalled()
+    with ReplayServer(answer) as server, serving(server.url, WEB[2][1]) as (port, _):
+        with asked(port) as response:
+            assert response.read1()
+        left = time.monotonic()
+        assert server.wait_closed(1)
+        assert time.monotonic() - left < 0.5
+        assert not goes_on.is_set()
     assert server.aborted == 1

@@ -16,6 +16,7 @@ RECIPES = Path(__file__).parents[1] / "recipes" / "services"
 SOON = 10.0
 
 GUNICORN = ("gunicorn", "--bind", "fd://{fd}", "--worker-class", "gthread", "--threads", "8", "--log-level", "warning")
+UVICORN = ("uvicorn", "--fd", "{fd}", "--log-level", "warning")
 
 
 def environment(base_url: str) -> dict[str, str]:

@@ -1,0 +1,33 @@
+"""FastAPI and Starlette: an answer passed on as it comes. `uvicorn fastapi_svir:app`
+
+The answer is read in a thread, and a thread that waits for the next token does not notice that the client has gone.
+A token does: it is used once the client has gone, or the response is over.
+"""
+
+import asyncio
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+
+import svir
+
+app = FastAPI()
+client = svir.Client()  # OPENAI_BASE_URL and OPENAI_API_KEY
+
+
+@app.post("/chat")
+async def chat(request: Request) -> StreamingResponse:
+    messages = (await request.json())["messages"]
+    cancel = svir.Cancel()
+    watch = asyncio.create_task(cancel_when_over(request, cancel))
+    stream = await run_in_threadpool(client.stream, messages, cancel=cancel)
+    response = StreamingResponse(svir.relay(stream), media_type="text/event-stream")
+    response.watch = watch  # the event loop alone would let go of it
+    return response
+
+
+async def cancel_when_over(request: Request, cancel: svir.Cancel) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    cancel.cancel()
