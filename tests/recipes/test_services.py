@@ -3,12 +3,14 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
+from pathlib import Path
 
 import pytest
-from answers import chunk
+from answers import HELLO, chunk
 from recipes import needs
-from services import GUNICORN, UVICORN, asked, serving
+from services import GUNICORN, SOON, UVICORN, asked, serving
 
 import svir
 import svir.answer
@@ -81,3 +83,32 @@ def test_fastapi_ends_an_answer_that_waits_for_its_next_token_once_the_client_ha
         assert time.monotonic() - left < 0.5
         assert not goes_on.is_set()
     assert server.aborted == 1
+
+
+def test_a_client_that_was_used_before_gunicorn_forked_serves_every_worker(tmp_path: Path) -> None:
+    installed("flask", GUNICORN)
+    (tmp_path / "used.py").write_text("from flask_svir import app, client\nclient.models()\n")
+    options = ("--config", "gunicorn_svir.py", "--pythonpath", str(tmp_path), "used:app")
+    with ReplayServer(Answer.json({"data": []}), HELLO) as server, serving(server.url, GUNICORN, *options) as (port, _):
+        with ThreadPoolExecutor(8) as executor:
+            assert list(executor.map(answered, [port] * 16)) == ["Hello, world"] * 16
+        models, *chats = server.requests
+        assert models.connection not in {chat.connection for chat in chats}
+
+
+def answered(port: int) -> str:
+    with asked(port) as response:
+        return text_of(iter([response.read()]))
+
+
+def test_a_worker_of_gunicorn_that_is_to_stop_ends_the_answers_that_it_passes_on() -> None:
+    installed("flask", GUNICORN)
+    answer, _ = stalled()
+    with ReplayServer(answer) as server:
+        with serving(server.url, GUNICORN, "--config", "gunicorn_svir.py", "flask_svir:app") as (port, process):
+            with asked(port) as response:
+                began = response.read1()
+                process.terminate()
+                assert b"cancelled by the caller" in began + response.read()
+            assert server.wait_closed(1)
+            assert process.wait(SOON) == 0

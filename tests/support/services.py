@@ -7,7 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,27 @@ GUNICORN = ("gunicorn", "--bind", "fd://{fd}", "--worker-class", "gthread", "--t
 UVICORN = ("uvicorn", "--fd", "{fd}", "--log-level", "warning")
 
 
-def environment(base_url: str) -> dict[str, str]:
-    """For a process that runs a recipe against the server at `base_url`."""
-    paths = [str(RECIPES.parents[2]), str(RECIPES), *filter(None, [os.environ.get("PYTHONPATH")])]
+def soon(condition: Callable[[], bool]) -> None:
+    """Waits for a condition."""
+    deadline = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SOON} s"
+        time.sleep(0.01)
+
+
+def environment(base_url: str, path: Path = RECIPES) -> dict[str, str]:
+    """For a process that runs a recipe against the server at `base_url`, with the modules of a folder."""
+    paths = [str(RECIPES.parents[2]), str(RECIPES), str(path), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "OPENAI_BASE_URL": base_url, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 @contextmanager
-def running(base_url: str, module: str, *arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
+def running(
+    base_url: str, module: str, *arguments: str, path: Path = RECIPES, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
     """A process of `python -m MODULE`, ended with SIGTERM and its output shown when it does not end by itself."""
     command = [sys.executable, "-m", module, *arguments]
-    process = subprocess.Popen(command, cwd=RECIPES, env=environment(base_url), text=True, **options)
+    process = subprocess.Popen(command, cwd=RECIPES, env=environment(base_url, path), text=True, **options)
     try:
         yield process
     finally:

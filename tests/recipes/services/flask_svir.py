@@ -9,11 +9,12 @@ import svir
 
 app = flask.Flask(__name__)
 client = svir.Client()  # OPENAI_BASE_URL and OPENAI_API_KEY
+stopping = svir.Cancel()  # who stops the service uses it: see gunicorn_svir.py
 
 
 @app.post("/chat")
 def chat() -> flask.Response:
-    stream = client.stream(flask.request.get_json()["messages"])
+    stream = client.stream(flask.request.get_json()["messages"], cancel=stopping)
     return flask.Response(svir.relay(stream, keepalive=15), mimetype="text/event-stream")
 
 
