@@ -1,5 +1,6 @@
 """svir inside of what serves: each recipe as its framework runs it, against a model's server on loopback."""
 
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from answers import HELLO, chunk
 from recipes import needs
-from services import GUNICORN, SOON, UVICORN, asked, serving
+from services import GUNICORN, SOON, UVICORN, asked, running, serving, soon
 
 import svir
 import svir.answer
@@ -112,3 +113,15 @@ def test_a_worker_of_gunicorn_that_is_to_stop_ends_the_answers_that_it_passes_on
                 assert b"cancelled by the caller" in began + response.read()
             assert server.wait_closed(1)
             assert process.wait(SOON) == 0
+
+
+def test_sigterm_ends_all_running_calls() -> None:
+    answer, _ = stalled()
+    with ReplayServer(lambda _: answer) as server:
+        with running(server.url, "shutdown_svir", "a", "b", "c", stdout=subprocess.PIPE) as process:
+            soon(lambda: len(server.requests) == 3 and all(request.complete for request in server.requests))
+            process.terminate()
+            said, _ = process.communicate(timeout=SOON)
+        assert set(said.splitlines()) <= {"Hello [cut]", " [cut]", "[not begun]"}
+        assert len(said.splitlines()) == 3
+        assert process.returncode == 0
