@@ -1,5 +1,6 @@
 """svir inside of what serves: each recipe as its framework runs it, against a model's server on loopback."""
 
+import runpy
 import subprocess
 import threading
 import time
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from answers import HELLO, chunk
@@ -125,3 +127,36 @@ def test_sigterm_ends_all_running_calls() -> None:
         assert set(said.splitlines()) <= {"Hello [cut]", " [cut]", "[not begun]"}
         assert len(said.splitlines()) == 3
         assert process.returncode == 0
+
+
+CELERY = """
+broker_url = "filesystem://"
+broker_transport_options = {{"data_folder_in": "{0}/queue", "data_folder_out": "{0}/queue", "control_folder": "{0}"}}
+result_backend = "file://{0}/results"
+"""
+
+
+@pytest.fixture
+def celery(tmp_path: Path) -> Iterator[tuple[Any, ReplayServer]]:
+    """An app that sends tasks, and the model's server that the worker asks: one answer, and one that stalls."""
+    celery = needs("celery")
+    for folder in ("queue", "results"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "celeryconfig.py").write_text(CELERY.format(tmp_path))
+    app = celery.Celery()
+    app.config_from_object(runpy.run_path(str(tmp_path / "celeryconfig.py")))
+    alone = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "ERROR")
+    worker = ("celery", "-A", "celery_svir", "worker", "--pool", "prefork", "--concurrency", "2", *alone)
+    with ReplayServer(HELLO, stalled()[0]) as server:
+        with running(server.url, *worker, path=tmp_path, stdout=subprocess.DEVNULL):
+            yield app, server
+    app.close()
+
+
+def test_a_celery_task_asks_and_its_soft_time_limit_ends_a_call_that_waits(celery: tuple[Any, ReplayServer]) -> None:
+    app, server = celery
+    assert app.send_task("celery_svir.ask", ["hi"]).get(timeout=SOON, interval=0.05) == "Hello, world"
+    late = app.send_task("celery_svir.ask", ["hi"], soft_time_limit=1)
+    with pytest.raises(Exception, match="SoftTimeLimitExceeded"):
+        late.get(timeout=SOON, interval=0.05)
+    assert server.wait_closed(server.requests[1].connection)
