@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -18,6 +19,11 @@ SOON = 10.0
 
 GUNICORN = ("gunicorn", "--bind", "fd://{fd}", "--worker-class", "gthread", "--threads", "8", "--log-level", "warning")
 UVICORN = ("uvicorn", "--fd", "{fd}", "--log-level", "warning")
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """The names of a recipe that is run in this process."""
+    return runpy.run_path(str(RECIPES / f"{name}.py"), run_name=name)
 
 
 def soon(condition: Callable[[], bool]) -> None:
