@@ -4,6 +4,7 @@ import logging
 
 import pytest
 from answers import DONE, HELLO, error
+from recipes import needs
 from services import recipe
 
 import svir
@@ -32,3 +33,27 @@ def test_the_id_of_a_request_goes_along_and_is_logged_beside_the_servers(
     answered, failed = caplog.messages
     assert answered.startswith("ours-1: answered as theirs in ")
     assert failed.startswith("ours-2: RejectedError as ")
+
+
+def test_prometheus_counts_calls_retries_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = needs("prometheus_client").CollectorRegistry()
+    for kind in ("Counter", "Histogram"):
+        made = getattr(needs("prometheus_client"), kind)
+        monkeypatch.setattr(
+            f"prometheus_client.{kind}", lambda *args, made=made, **rest: made(*args, registry=registry, **rest)
+        )
+    with ReplayServer(error(503), COUNTED, error(404)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        client = recipe("prometheus_svir")["client"].replace(model="m", retry=svir.Retry(base=0.0))
+        client.complete("hi")
+        with pytest.raises(svir.RejectedError):
+            client.complete("hi")
+    counted = [
+        ("svir_calls_total", {"model": "m", "outcome": "answered"}, 1.0),
+        ("svir_calls_total", {"model": "m", "outcome": "RejectedError"}, 1.0),
+        ("svir_retries_total", {"model": "m", "error": "ServerError"}, 1.0),
+        ("svir_tokens_total", {"model": "m", "kind": "prompt"}, 9.0),
+        ("svir_tokens_total", {"model": "m", "kind": "completion"}, 4.0),
+        ("svir_call_seconds_count", {"model": "m"}, 1.0),
+    ]
+    assert [(name, labels, registry.get_sample_value(name, labels)) for name, labels, _ in counted] == counted
