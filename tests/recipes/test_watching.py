@@ -1,11 +1,13 @@
 """Calls as others watch them: in a log, counted, as breadcrumbs, and beside what patches the libraries below svir."""
 
+import json
 import logging
 
 import pytest
 from answers import DONE, HELLO, error
+from children import python
 from recipes import needs
-from services import recipe
+from services import RECIPES, recipe
 
 import svir
 from svir.testing import Answer, ReplayServer
@@ -57,3 +59,32 @@ def test_prometheus_counts_calls_retries_and_tokens(monkeypatch: pytest.MonkeyPa
         ("svir_call_seconds_count", {"model": "m"}, 1.0),
     ]
     assert [(name, labels, registry.get_sample_value(name, labels)) for name, labels, _ in counted] == counted
+
+
+# Both patch the libraries of the process that they are in, for good: each has a process of its own.
+
+SENTRY = """
+import json, os, runpy
+recipe, os.environ["OPENAI_BASE_URL"] = sys.argv[1:]
+import sentry_sdk, svir
+seen = []
+sentry_sdk.init("http://public@127.0.0.1/1", before_send=lambda event, hint: seen.append(event), traces_sample_rate=1.0,
+                before_send_transaction=lambda event, hint: seen.append(event))
+client = runpy.run_path(recipe)["client"]
+with sentry_sdk.start_transaction(name="t"):
+    assert client.complete("hi").text == "Hello, world"
+try:
+    client.complete("hi")
+except svir.RejectedError as error:
+    sentry_sdk.capture_exception(error)
+transaction, event = seen
+crumbs = event["breadcrumbs"]["values"]
+print(json.dumps([len(transaction["spans"]), [[c["category"], c["level"], c["data"]["status_code"]] for c in crumbs]]))
+"""
+
+
+def test_sentry_has_a_breadcrumb_of_each_call_and_its_own_patches_break_none() -> None:
+    needs("sentry_sdk")
+    with ReplayServer(HELLO, error(404)) as server:
+        said = python(SENTRY, RECIPES / "sentry_svir.py", server.url)
+    assert json.loads(said) == [0, [["svir", "info", 200], ["svir", "warning", 404]]]
