@@ -88,3 +88,30 @@ def test_sentry_has_a_breadcrumb_of_each_call_and_its_own_patches_break_none() -
     with ReplayServer(HELLO, error(404)) as server:
         said = python(SENTRY, RECIPES / "sentry_svir.py", server.url)
     assert json.loads(said) == [0, [["svir", "info", 200], ["svir", "warning", 404]]]
+
+
+INSTRUMENTED = """
+import json, os, runpy
+recipe, os.environ["OPENAI_BASE_URL"] = sys.argv[1:]
+from opentelemetry import trace
+from opentelemetry.instrumentation.urllib3 import URLLib3Instrumentor
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+URLLib3Instrumentor().instrument()
+runpy.run_path(recipe)
+import urllib3
+urllib3.request("GET", os.environ["OPENAI_BASE_URL"])
+print(json.dumps([span.name for span in exporter.get_finished_spans()]))
+"""
+
+
+def test_opentelemetrys_instrumentation_of_urllib3_breaks_no_call_and_the_span_is_the_hooks() -> None:
+    needs("opentelemetry.instrumentation.urllib3")
+    with ReplayServer(HELLO) as server:
+        said = python(INSTRUMENTED, RECIPES.parent / "opentelemetry_spans.py", server.url)
+    assert said.splitlines()[0] == "Hello, world"
+    assert json.loads(said.splitlines()[1]) == ["chat", "GET"]
