@@ -1,6 +1,8 @@
 """svir inside of what serves: each recipe as its framework runs it, against a model's server on loopback."""
 
+import json
 import runpy
+import socket
 import subprocess
 import threading
 import time
@@ -11,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answers import HELLO, chunk
+from answers import HELLO, chunk, error
 from recipes import needs
 from services import GUNICORN, SOON, UVICORN, asked, running, serving, soon
 
 import svir
 import svir.answer
-from svir.testing import Answer, ReplayServer
+from svir.testing import Answer, FaultServer, ReplayServer
+from svir.testing.faults import Stall, Take
 
 # A framework's own warnings are not the recipe's.
 pytestmark = [
@@ -75,6 +78,13 @@ def test_a_client_that_leaves_ends_the_answer(package: str, command: tuple[str, 
     assert server.aborted == 1
 
 
+@over_all
+def test_a_failure_before_the_answer_is_a_bad_gateway(package: str, command: tuple[str, ...]) -> None:
+    installed(package, command)
+    with ReplayServer(error(404)) as server, serving(server.url, command) as (port, _), asked(port) as response:
+        assert (response.status, json.loads(response.read())) == (502, {"error": "RejectedError"})
+
+
 def test_fastapi_ends_an_answer_that_waits_for_its_next_token_once_the_client_has_gone() -> None:
     installed(*WEB[2])
     answer, goes_on = stalled()
@@ -86,6 +96,16 @@ def test_fastapi_ends_an_answer_that_waits_for_its_next_token_once_the_client_ha
         assert time.monotonic() - left < 0.5
         assert not goes_on.is_set()
     assert server.aborted == 1
+
+
+def test_fastapi_ends_a_call_that_waits_for_its_answer_once_the_client_has_gone() -> None:
+    installed(*WEB[2])
+    with FaultServer([Take(), Stall()]) as server, serving(server.url, WEB[2][1]) as (port, _):
+        with socket.create_connection(("127.0.0.1", port)) as left:
+            body = b'{"messages": [{"role": "user", "content": "hi"}]}'
+            left.sendall(b"POST /chat HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            soon(lambda: server.connections == 1)
+        assert server.wait_closed(1)
 
 
 def test_a_client_that_was_used_before_gunicorn_forked_serves_every_worker(tmp_path: Path) -> None:

@@ -12,8 +12,11 @@ import svir
 client = svir.Client()  # OPENAI_BASE_URL and OPENAI_API_KEY
 
 
-def chat(request: django.http.HttpRequest) -> django.http.StreamingHttpResponse:
-    stream = client.stream(json.loads(request.body)["messages"])
+def chat(request: django.http.HttpRequest) -> django.http.HttpResponseBase:
+    try:
+        stream = client.stream(json.loads(request.body)["messages"])
+    except svir.SvirError as error:
+        return django.http.JsonResponse({"error": error.__class__.__name__}, status=502)
     return django.http.StreamingHttpResponse(svir.relay(stream, keepalive=15), content_type="text/event-stream")
 
 

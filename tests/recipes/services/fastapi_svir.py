@@ -8,7 +8,7 @@ import asyncio
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 
 import svir
 
@@ -31,3 +31,8 @@ async def cancel_when_over(request: Request, cancel: svir.Cancel) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     cancel.cancel()
+
+
+@app.exception_handler(svir.SvirError)
+async def failed(request: Request, error: svir.SvirError) -> JSONResponse:
+    return JSONResponse({"error": error.__class__.__name__}, status_code=502)
