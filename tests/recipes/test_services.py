@@ -1,7 +1,9 @@
 """svir inside of what serves: each recipe as its framework runs it, against a model's server on loopback."""
 
 import json
+import os
 import runpy
+import signal
 import socket
 import subprocess
 import threading
@@ -151,7 +153,8 @@ def test_sigterm_ends_all_running_calls() -> None:
 
 CELERY = """
 broker_url = "filesystem://"
-broker_transport_options = {{"data_folder_in": "{0}/queue", "data_folder_out": "{0}/queue", "control_folder": "{0}"}}
+broker_transport_options = {{"data_folder_in": "{0}/queue", "data_folder_out": "{0}/queue", "polling_interval": 0.1,
+    "control_folder": "{0}"}}
 result_backend = "file://{0}/results"
 """
 
@@ -168,8 +171,12 @@ def celery(tmp_path: Path) -> Iterator[tuple[Any, ReplayServer]]:
     alone = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "ERROR")
     worker = ("celery", "-A", "celery_svir", "worker", "--pool", "prefork", "--concurrency", "2", *alone)
     with ReplayServer(HELLO, stalled()[0]) as server:
-        with running(server.url, *worker, path=tmp_path, stdout=subprocess.DEVNULL):
-            yield app, server
+        options: Any = {"stdout": subprocess.DEVNULL, "start_new_session": True}
+        with running(server.url, *worker, path=tmp_path, **options) as process:
+            try:
+                yield app, server
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)  # by itself it takes five seconds to stop
     app.close()
 
 
