@@ -1,7 +1,7 @@
 """FastAPI and Starlette: an answer passed on as it comes. `uvicorn fastapi_svir:app`
 
-The answer is read in a thread, and a thread that waits for the next token does not notice that the client has gone.
-A token does: it is used once the client has gone, or the response is over.
+The answer is read in a thread, and a thread that waits in a read does not notice that the client has gone. So the
+event loop watches, and cancels the call once the client has gone or the response is over.
 """
 
 import asyncio
@@ -20,11 +20,9 @@ client = svir.Client()  # OPENAI_BASE_URL and OPENAI_API_KEY
 async def chat(request: Request) -> StreamingResponse:
     messages = (await request.json())["messages"]
     cancel = svir.Cancel()
-    watch = asyncio.create_task(cancel_when_over(request, cancel))
+    request.state.watch = asyncio.create_task(cancel_when_over(request, cancel))  # keeps it alive
     stream = await run_in_threadpool(client.stream, messages, cancel=cancel)
-    response = StreamingResponse(svir.relay(stream), media_type="text/event-stream")
-    response.watch = watch  # the event loop alone would let go of it
-    return response
+    return StreamingResponse(svir.relay(stream), media_type="text/event-stream")
 
 
 async def cancel_when_over(request: Request, cancel: svir.Cancel) -> None:

@@ -9,7 +9,7 @@ import svir
 
 app = flask.Flask(__name__)
 client = svir.Client()  # OPENAI_BASE_URL and OPENAI_API_KEY
-stopping = svir.Cancel()  # who stops the service uses it: see gunicorn_svir.py
+stopping = svir.Cancel()  # ends all answers at once: see gunicorn_svir.py
 
 
 @app.post("/chat")
