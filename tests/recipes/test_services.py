@@ -110,7 +110,7 @@ def test_fastapi_ends_a_call_that_waits_for_its_answer_once_the_client_has_gone(
         assert server.wait_closed(1)
 
 
-def test_a_client_that_was_used_before_gunicorn_forked_serves_every_worker(tmp_path: Path) -> None:
+def test_a_client_that_was_used_before_gunicorn_forked_serves_its_workers(tmp_path: Path) -> None:
     installed("flask", GUNICORN)
     (tmp_path / "used.py").write_text("from flask_svir import app, client\nclient.models()\n")
     options = ("--config", "gunicorn_svir.py", "--pythonpath", str(tmp_path), "used:app")
