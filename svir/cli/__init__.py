@@ -11,13 +11,15 @@ Files, in the order in which to read them:
 exits.py      exit codes, once for all commands
 terminal.py   lines, notes, complaints and tables; when colours are used, and what foreign text must not do
 target.py     which server a command talks to, and with which key
+command.py    how a command is declared, and what several take; schemas.py: the form of an answer
 chat.py       one question, or a conversation (conversation.py); page.py writes answers, gauge.py draws progress bars
 models.py     the models of a server
 probe.py      what `svir.probe` finds
 batch.py      a file of requests: batch_input.py reads it, batch_output.py and batch_format.py write the results,
               meter.py shows the progress
+label.py      the photos of a folder, as such a batch
 record.py     answers of a real server into files
-replay.py     what svir makes of such files
+replay.py     what svir makes of such files, or a server of them
 demo.py       what `svir.demo` runs and measures
 
 Rules: OpenAI's API reference for the batch format, https://no-color.org, and exit codes as shells report them.
@@ -41,6 +43,8 @@ from . import exits, terminal
 _EXAMPLES = """\
 examples:
   svir chat "Why is the sky blue?" --url http://localhost:1234
+  git diff | svir chat "Review this."
+  svir label photos/ --schema "title, people int" -o labels.jsonl
   svir models --url http://localhost:1234
   svir COMMAND --help                          explains one command
 """
@@ -92,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     # Here and not at the top: Ctrl-C while they load ends the command as it does later on.
-    from . import batch, chat, demo, models, probe, record, replay
+    from . import batch, chat, demo, label, models, probe, record, replay
 
     parser = argparse.ArgumentParser(
         prog="svir",
@@ -102,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"svir {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (chat, models, probe, batch, record, replay, demo):
+    for command in (chat, label, batch, models, probe, record, replay, demo):
         command.add(commands)
     return parser
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from .. import AuthenticationError, Client, ConnectError, Retry, SvirError, TimedOut, batch
+from .. import AuthenticationError, ConnectError, RequestError, Retry, SvirError, TimedOut, batch
 from ..batches import Row
-from . import exits, meter, target, terminal
+from . import command, exits, meter, schemas, target, terminal
+from .batch_format import BatchForm, Form
 from .batch_input import Line, Lines, folder_of, open_input
 from .batch_output import Results
 
@@ -31,7 +32,8 @@ refuses the key ends the run; the requests that failed so get no line, and are s
 
 examples:
   svir batch in.jsonl -o out.jsonl --url http://localhost:8000 --model m
-  svir batch in.jsonl -o out.jsonl --concurrency 64 --rate 500/m --resume
+  svir batch in.jsonl -o out.jsonl --concurrency 64 --rate 500/m --resume --retry-errors
+  make-requests | svir batch - -o - --schema "title, year int" | jq .response.body.choices[0].message.content
 
 exit codes:
   0    every line has an answer
@@ -46,31 +48,38 @@ _MAX_RETRY_AFTER = 3600.0
 """Seconds of a `Retry-After` that are obeyed: nobody is waiting at a batch."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
+def add(commands: command.Commands, /) -> None:
     """Declares the command."""
-    parser = commands.add_parser(
+    parser = command.declared(
+        commands,
         "batch",
+        run,
         help="answer a file of requests",
-        description="Answers a file of requests, many at a time, into another file.",
+        about="Answers a file of requests, many at a time, into another file.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("input", type=Path, metavar="IN", help="a .jsonl file in OpenAI's batch format")
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="the file of results")
-    target.add_options(parser)
-    parser.add_argument("--model", help="for the lines without a model")
-    parser.add_argument("--concurrency", type=_count, default=16, metavar="N", help="requests at once (default: 16)")
-    parser.add_argument("--rate", type=_rate, metavar="N/s", help="requests per second, N/m per minute, N/h per hour")
-    parser.add_argument("--attempts", type=_count, default=5, metavar="N", help="tries per request (default: 5)")
-    parser.add_argument("--resume", action="store_true", help="continue an output that exists")
+    parser.add_argument(
+        "input", type=Path, metavar="IN", help="a .jsonl file in OpenAI's batch format, - for standard input"
+    )
+    add_options(parser)
+    parser.add_argument("-m", "--model", help="for the lines without a model")
+    parser.add_argument("--schema", help=f"for the lines without a response_format; {schemas.HELP}")
     parser.add_argument("--no-think-tags", action="store_true", help="treat <think> in the text as text")
-    parser.set_defaults(run=run)
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
-    return int(text)
+def add_options(parser: argparse.ArgumentParser, /) -> None:
+    """Declares what is common to commands that answer many requests."""
+    parser.add_argument(
+        "-o", "--out", type=Path, required=True, metavar="OUT", help="the file of results, - for standard output"
+    )
+    target.add_options(parser)
+    parser.add_argument(
+        "--concurrency", type=command.count, default=16, metavar="N", help="requests at once (default: 16)"
+    )
+    parser.add_argument("--rate", type=_rate, metavar="N/s", help="requests per second, N/m per minute, N/h per hour")
+    parser.add_argument("--attempts", type=command.count, default=5, metavar="N", help="tries per request (default: 5)")
+    parser.add_argument("--resume", action="store_true", help="continue an output that exists")
+    parser.add_argument("--retry-errors", action="store_true", help="with --resume: ask again for what failed")
 
 
 def _rate(text: str) -> float:
@@ -83,33 +92,50 @@ def _rate(text: str) -> float:
 
 def run(arguments: argparse.Namespace, /) -> int:
     """Sends the requests that have no result yet, and returns the exit code."""
+    format = None if arguments.schema is None else schemas.response_format(arguments.schema)
+    with open_input(arguments.input) as file, folder_of(arguments.input) as folder:
+        size = 0 if arguments.input == Path("-") else arguments.input.stat().st_size
+        return answered(arguments, Lines(file, folder, format), BatchForm(), size=size)
+
+
+def answered(
+    arguments: argparse.Namespace,
+    lines: Iterable[Line],
+    form: Form,
+    /,
+    *,
+    size: int,
+    read: Callable[[Row], Row] = lambda row: row,
+) -> int:
+    """Sends the requests of all lines that have no result yet, and returns the exit code.
+
+    Args:
+        size: bytes of the whole input, 0 where it is not known.
+        read: adds the value to a row, or says why it has none.
+    """
+    if arguments.retry_errors and not arguments.resume:
+        raise RequestError("--retry-errors asks again for what failed in an earlier run; pass --resume beside it")
     client = target.client(arguments, model=arguments.model, think_tags=not arguments.no_think_tags)
     client.retry = Retry(attempts=arguments.attempts, max_retry_after=_MAX_RETRY_AFTER)
     with (
         client,
-        open_input(arguments.input) as file,
-        folder_of(arguments.input) as folder,
-        Results(arguments.out, resume=arguments.resume) as results,
+        Results(arguments.out, form, resume=arguments.resume, drop_errors=arguments.retry_errors) as results,
     ):
         try:
-            _answer(arguments, client, Lines(file, folder), results)
+            progress = meter.Meter(size)
+            with meter.drawn(progress) as draw:
+                work = _Run(lines, results, progress, draw, max_failures=max(8, arguments.concurrency))
+                rows = batch(client, work.requests(), concurrency=arguments.concurrency, rate=arguments.rate)
+                with contextlib.closing(rows):
+                    for row in rows:
+                        work.add(read(row))
+                work.end()
         except (SvirError, KeyboardInterrupt):
             terminal.note(f"{results.count:,} results are in {arguments.out}; pass --resume to continue")
             raise
     if results.errors:
         terminal.complain(f"{results.errors:,} of {results.count:,} results are errors: {arguments.out}")
     return exits.FAILED if results.errors else exits.ANSWERED
-
-
-def _answer(arguments: argparse.Namespace, client: Client, lines: Lines, results: Results) -> None:
-    progress = meter.Meter(arguments.input.stat().st_size)
-    with meter.drawn(progress) as draw:
-        work = _Run(lines, results, progress, draw, max_failures=max(8, arguments.concurrency))
-        rows = batch(client, work.requests(), concurrency=arguments.concurrency, rate=arguments.rate)
-        with contextlib.closing(rows):
-            for row in rows:
-                work.add(row)
-        work.end()
 
 
 class _Run:
@@ -120,7 +146,13 @@ class _Run:
     """
 
     def __init__(
-        self, lines: Lines, results: Results, progress: meter.Meter, draw: Callable[[], None], *, max_failures: int
+        self,
+        lines: Iterable[Line],
+        results: Results,
+        progress: meter.Meter,
+        draw: Callable[[], None],
+        *,
+        max_failures: int,
     ) -> None:
         self._lines = lines
         self._results = results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PureWindowsPath
@@ -40,6 +41,10 @@ def open_input(path: Path, /) -> BinaryIO:
     Raises:
         SourceError: it cannot be opened.
     """
+    if path == Path("-"):
+        if sys.stdin is None:
+            raise RequestError("standard input is closed")
+        return sys.stdin.buffer
     try:
         return path.open("rb")
     except OSError as error:
@@ -61,9 +66,11 @@ class Lines:
 
     Args:
         folder: of the files that lines refer to, `None` where they cannot.
+        format: the `response_format` of lines that have none.
     """
 
-    def __init__(self, file: BinaryIO, folder: Folder | None) -> None:
+    def __init__(self, file: BinaryIO, folder: Folder | None, format: Mapping[str, Any] | None = None) -> None:
+        self._format = format
         self._file = file
         self._folder = folder
         self._ids: set[str] = set()
@@ -79,7 +86,9 @@ class Lines:
             request = _request(text)
             custom_id = request["custom_id"]
             self._check_unique(custom_id)
-            attach(request.get("body"), self._folder)
+            attach(body := request.get("body"), self._folder)
+            if self._format is not None and isinstance(body, dict):
+                body.setdefault("response_format", self._format)
         except SvirError as error:
             error.args = (f"line {number}: {error}",)
             return Line(number=number, size=len(text), custom_id=custom_id, error=error)

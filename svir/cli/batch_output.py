@@ -1,67 +1,56 @@
-"""The output of `svir batch`: a line per result in OpenAI's format, and which lines of the input have one already.
+"""The output of `svir batch` and `svir label`: a line for each result, and which requests have one already.
 
-A line is written whole, at once, and never changed. Its `id` is `batch_req_` and the number of its line in the input,
-by which a later run knows what is done: a `custom_id` may be missing, or used twice.
+A line is written whole, at once, and never changed. By the key that its form puts into it a later run knows what is
+done.
 """
 
 from __future__ import annotations
 
 import os
-import zlib
+import sys
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
-from msgspec import Struct
 
 from .. import RequestError, SourceError
 from ..batches import Row
 from . import terminal
-from .batch_format import ID, OK, document
+from .batch_format import Form
 from .batch_input import Line
-
-_BEGINNING = b'{"id":"%b' % ID.encode()
-
-
-class _Written(Struct):
-    """The fields that are read of a line that an earlier run wrote."""
-
-    id: str
-    custom_id: str | None
-    response: dict[str, Any] | None
-    error: dict[str, Any] | None
-
-    @property
-    def number(self) -> int:
-        return int(self.id.removeprefix(ID))
-
-    @property
-    def is_error(self) -> bool:
-        return self.response is None or self.response.get("status_code") != OK
 
 
 class Results:
-    """The output file, locked while it is written.
+    """The output file, locked while it is written; or standard output.
 
     Args:
-        path: must not exist yet, unless `resume`.
+        path: must not exist yet, unless `resume`; "-" for standard output.
+        form: of the results.
         resume: whether to continue a file that exists. A last line without its end is cut off if it begins like a
             result: a run was killed while it wrote the line.
+        drop_errors: whether the errors of an earlier run are taken out, so that their requests go again.
 
     Raises:
         RequestError: the file exists, another run is writing it, or it is no output of `svir batch`.
         SourceError: it cannot be written.
     """
 
-    def __init__(self, path: Path, *, resume: bool) -> None:
+    def __init__(self, path: Path, form: Form, *, resume: bool = False, drop_errors: bool = False) -> None:
         self.errors: int = 0
         self.count: int = 0
         """Of the whole file, earlier runs included."""
         self._path = path
-        self._checksums: dict[int, int] = {}
+        self._form = form
+        self._done: dict[Any, int] = {}
+        self._is_piped = path == Path("-")
+        if self._is_piped:
+            self._file = sys.stdout.fileno()
+            return
         self._file = self._opened(resume)
         try:
             self._lock()
+            if drop_errors:
+                self._drop_errors()
             os.ftruncate(self._file, self._scan())
         except BaseException:
             os.close(self._file)
@@ -71,7 +60,8 @@ class Results:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        os.close(self._file)
+        if not self._is_piped:
+            os.close(self._file)
 
     def has(self, line: Line, /) -> bool:
         """Whether a line of the input has its result.
@@ -79,8 +69,9 @@ class Results:
         Raises:
             RequestError: the result of that line has another `custom_id`: the input has changed.
         """
-        found = self._checksums.get(line.number)
-        if found is not None and found != _checksum(line.custom_id):
+        key, checksum = self._form.key(line)
+        found = self._done.get(key)
+        if found is not None and found != checksum:
             raise RequestError(
                 f"the input has changed since {self._path} was written: line {line.number} has the custom_id "
                 f"{line.custom_id!r:.80}, and had another"
@@ -95,11 +86,13 @@ class Results:
         """
         self.count += 1
         self.errors += row.error is not None
-        rest = memoryview(terminal.json_line(document(line, row)))
+        rest = memoryview(terminal.json_line(self._form.document(line, row)))
         try:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError as error:
+            if self._is_piped:
+                raise
             raise SourceError(f"cannot write {self._path}: {error.strerror}") from error
 
     def _opened(self, resume: bool) -> int:
@@ -117,26 +110,44 @@ class Results:
         except OSError as error:
             raise RequestError(f"another run is writing {self._path}") from error
 
+    def _drop_errors(self) -> None:
+        """Replaces the file by one without the errors, in one step; a run that ends before it changes nothing."""
+        kept = self._path.with_name(f"{self._path.name}.kept")
+        try:
+            with self._path.open("rb") as file, kept.open("xb") as copy:
+                copy.writelines(
+                    text
+                    for number, text in enumerate(file, 1)
+                    if text.endswith(b"\n") and not self._read(number, text)[2]
+                )
+            os.replace(kept, self._path)
+        except OSError as error:
+            raise SourceError(f"cannot write {kept}: {error.strerror}") from error
+        finally:
+            kept.unlink(missing_ok=True)
+        os.close(self._file)
+        self._file = self._opened(True)
+        self._lock()
+
     def _scan(self) -> int:
         """Reads the results in the file; returns where its last whole line ends."""
         end = 0
         with self._path.open("rb") as file:
             for number, text in enumerate(file, 1):
                 if text.endswith(b"\n"):
-                    self._add(number, text)
+                    key, self._done[key], is_error = self._read(number, text)
+                    self.count += 1
+                    self.errors += is_error
                     end += len(text)
-                elif not text.startswith(_BEGINNING[: len(text)]):
+                elif not text.startswith(self._form.beginning[: len(text)]):
                     raise RequestError(f"expected a result at line {number} of {self._path}, got something else")
         return end
 
-    def _add(self, number: int, text: bytes) -> None:
+    def _read(self, number: int, text: bytes) -> tuple[Any, int, bool]:
         try:
-            written = msgspec.json.decode(text, type=_Written)
-            self._checksums[written.number] = _checksum(written.custom_id)
-        except (msgspec.DecodeError, ValueError) as error:
-            raise RequestError(f"expected a result at line {number} of {self._path}, got {error}") from error
-        self.count += 1
-        self.errors += written.is_error
+            return self._form.written(msgspec.json.decode(text, type=dict[str, Any]))
+        except (msgspec.DecodeError, LookupError, ValueError, TypeError, AttributeError) as error:
+            raise RequestError(f"expected a result at line {number} of {self._path}, got {error!r}") from error
 
 
 try:
@@ -159,7 +170,3 @@ else:
 
     def _lock(file: int) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _checksum(custom_id: str | None) -> int:
-    return zlib.crc32((custom_id or "").encode())

@@ -45,6 +45,7 @@ class Conversation:
         self._writer = writer
         self._messages = list(messages)
         self._attachments = tuple(attachments)
+        self._last: Message | None = None
         for attachment in self._attachments:
             _check(attachment)
 
@@ -57,16 +58,33 @@ class Conversation:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  # gives `input` line editing and a history
         _tolerate_invalid_input()
-        terminal.note("Ctrl-C ends an answer, Ctrl-D the conversation")
+        terminal.note("Ctrl-C ends an answer, Ctrl-D the conversation; /retry asks again")
         try:
             while True:
-                if question := _read_line().strip():
+                question = _read_line().strip()
+                if question == "/exit":
+                    return exits.ANSWERED
+                if question == "/retry":
+                    self._again()
+                elif question:
                     self._turn(question)
         except _End as end:
             return end.code
 
+    def _again(self) -> None:
+        """Asks the last question again, as if it had not been answered."""
+        if self._last is None:
+            terminal.note("nothing was asked yet")
+            return
+        if self._messages and self._messages[-2] is self._last:
+            del self._messages[-2:]
+        self._ask(self._last)
+
     def _turn(self, question: str) -> None:
-        message = user(question, *self._attachments)
+        self._ask(user(question, *self._attachments))
+
+    def _ask(self, message: Message) -> None:
+        self._last = message
         answer = self._answer([*self._messages, message])
         if page.is_blocked(answer) or not (answer.text or answer.refusal):
             terminal.note("the conversation continues without this question")

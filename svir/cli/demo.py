@@ -9,7 +9,7 @@ from .. import Client, Completion
 from ..demo import child, llama, photos
 from ..demo.checks import Report, compare, mebibytes
 from ..demo.cleanup import exits_on_signals, temporary_folder
-from . import exits, page, terminal
+from . import command, exits, page, terminal
 
 PHOTOS = 20
 PHOTO_BYTES = 4_000_000
@@ -34,16 +34,16 @@ exit codes:
   141  the output was closed by its reader"""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
+def add(commands: command.Commands, /) -> None:
     """Declares the command."""
-    parser = commands.add_parser(
+    command.declared(
+        commands,
         "demo",
+        run,
         help="watch svir work, without a server",
-        description=_DESCRIPTION,
+        about=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace, /) -> int:

@@ -8,6 +8,7 @@ ANSWERED = 0
 FAILED = 1
 USAGE = 2
 UNREACHABLE = 3
+CUT = 4
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 and SIGPIPE, as a shell reports a program that the signal ended."""
@@ -18,6 +19,7 @@ exit codes:
   1    the server refused the request or the answer broke off, or the output could not be written
   2    the command, the request or a file is wrong: nothing was sent
   3    no connection, or a time limit passed
+  4    the answer was cut at the token limit
   130  interrupted (Ctrl-C)
   141  the output was closed by its reader
 """

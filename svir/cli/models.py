@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from .. import Model
-from . import exits, target, terminal
+from . import command, exits, target, terminal
 
 _HEAD = ("id", "context", "inputs")
 
@@ -17,24 +18,27 @@ examples:
 """
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
+def add(commands: command.Commands, /) -> None:
     """Declares the command."""
-    parser = commands.add_parser(
+    parser = command.declared(
+        commands,
         "models",
+        run,
         help="list a server's models",
-        description="Lists the models of a server; a dash is shown for what the server does not report.",
+        about="Lists the models of a server; a dash is shown for what the server does not report.",
         epilog=_EXAMPLES + "\n" + exits.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     target.add_options(parser)
-    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each model")
 
 
 def run(arguments: argparse.Namespace, /) -> int:
     """Requests the list, shows the table, and returns the exit code."""
     with target.client(arguments) as client:
         models = client.models()
-    if models:
+    if arguments.json:
+        sys.stdout.buffer.write(b"".join(map(terminal.json_line, models)))
+    elif models:
         terminal.table([_row(model) for model in models], head=_HEAD)
     else:
         terminal.note("the server lists no models")

@@ -78,7 +78,9 @@ def report(answer: Completion, /) -> int:
     """Notes what is unusual about a complete answer, and returns its exit code."""
     if notes := list(_notes(answer)):
         terminal.note("; ".join(notes))
-    return exits.FAILED if is_blocked(answer) else exits.ANSWERED
+    if is_blocked(answer):
+        return exits.FAILED
+    return exits.CUT if answer.finish_reason == "length" else exits.ANSWERED
 
 
 def is_blocked(answer: Completion, /) -> bool:

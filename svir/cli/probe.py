@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from .. import probe
-from . import exits, target, terminal
+from . import command, exits, target, terminal
 
 _NAME, _VALUE = 14, 17
 
@@ -18,15 +18,16 @@ examples:
 """
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
+def add(commands: command.Commands, /) -> None:
     """Declares the command."""
-    parser = commands.add_parser(
+    parser = command.declared(
+        commands,
         "probe",
+        run,
         help="find out what a server really does",
-        description="Sends about 20 small requests, one after the other, and prints what the server and the model "
+        about="Sends about 20 small requests, one after the other, and prints what the server and the model "
         "do with them. A request that fails is a finding, and does not fail the command.",
         epilog=_EXAMPLES + "\n" + exits.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("url", nargs="?", metavar="URL", help=target.URL_HELP)
     target.add_key(parser)
@@ -39,7 +40,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> Non
         metavar="N",
         help="of each answer (default: 256; more for long reasoning)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace, /) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .. import RequestError, SourceError
 from ..testing.record import RecordingProxy
-from . import exits, terminal
+from . import command, exits, terminal
 
 _SLICE = 0.2 if sys.platform == "win32" else None
 """Seconds of a wait that Ctrl-C does not end, as that for a lock on Windows."""
@@ -36,20 +36,22 @@ exit codes:
 """
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
+def add(commands: command.Commands, /) -> None:
     """Declares the command."""
-    parser = commands.add_parser(
+    parser = command.declared(
+        commands,
         "record",
+        run,
         help="record a server's answers",
-        description="Passes requests on to a server, and writes each answer to a file that svir.testing plays.",
+        about="Passes requests on to a server, and writes each answer to a file that svir.testing plays.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--url", required=True, help="the base URL of the server")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="the folder for the answers")
-    parser.add_argument("--port", type=_port, default=0, metavar="N", help="of the proxy (default: any free port)")
+    parser.add_argument(
+        "--port", type=command.port, default=0, metavar="N", help="of the proxy (default: any free port)"
+    )
     parser.add_argument("--requests", action="store_true", help="write the bodies of the requests as well")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace, /) -> int:
@@ -93,9 +95,3 @@ def _proxy(arguments: argparse.Namespace, written: queue.SimpleQueue[Path]) -> R
         )
     except ValueError as error:
         raise RequestError(str(error)) from error
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
-    return int(text)

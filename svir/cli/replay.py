@@ -1,47 +1,61 @@
-"""`svir replay --check`: reads recorded answers and prints a line about each."""
+"""`svir replay`: recorded answers, read and described, or served again."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
+import json
 import re
+import threading
 from pathlib import Path
 
 from .. import Client, Completion, Retry, SvirError, ToolCall
-from ..testing import ReplayServer
-from . import exits, terminal
+from ..testing import Answer, ReplayServer, Request
+from . import command, exits, terminal
 
 _EXAMPLES = """\
 examples:
   svir replay --check recordings/    every .http and .sse below the folder
   svir replay --check --strict recordings/llama-cpp/
+  svir replay --serve recordings/ --port 4321 &
+  svir chat hi --url http://127.0.0.1:4321 -m llama-cpp/text     plays recordings/llama-cpp/text.http
+
+With --serve a request gets the recording that its model names, and any other the next one in turn; the list of models
+names all of them.
 
 exit codes:
-  0    every recording was read; its line has the result, or the error
+  0    every recording was read; its line has the result, or the error; or --serve was ended with Ctrl-C
   2    the command is wrong, or there is no recording
   130  interrupted (Ctrl-C)
   141  the output was closed by its reader
 """
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
+def add(commands: command.Commands, /) -> None:
     """Declares the command."""
-    parser = commands.add_parser(
+    parser = command.declared(
+        commands,
         "replay",
+        run,
         help="read recorded answers",
-        description="Plays recorded answers on loopback, reads them, and prints a line for each: text, "
+        about="Plays recorded answers on loopback, reads them, and prints a line for each: text, "
         "finish reason, calls, usage, repairs, error.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, help="a folder with .http and .sse files, or one such file")
-    parser.add_argument("--check", action="store_true", required=True, help="read every recording once")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--check", action="store_true", help="read every recording once")
+    what.add_argument("--serve", action="store_true", help="be a server that answers with them, until Ctrl-C")
+    parser.add_argument("--port", type=command.port, default=0, metavar="N", help="of --serve (default: any free port)")
     parser.add_argument("--strict", action="store_true", help="raise for every breach of the protocol")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace, /) -> int:
     """Reads every recording; 2 when there is none."""
     paths = recordings(arguments.folder)
+    if paths and arguments.serve:
+        return _serve(arguments.folder, paths, arguments.port)
     for path in paths:
         name = path.relative_to(arguments.folder) if path != arguments.folder else path
         result = " ".join(line(path, strict=arguments.strict).split())
@@ -49,6 +63,27 @@ def run(arguments: argparse.Namespace, /) -> int:
     if not paths:
         terminal.complain(f"there are no .http or .sse files in {arguments.folder}")
     return exits.ANSWERED if paths else exits.USAGE
+
+
+def _serve(folder: Path, paths: list[Path], port: int) -> int:
+    """A server of the recordings: the model of a request names one, any other gets the next in turn."""
+    named = {str(path.relative_to(folder).with_suffix("")) if path != folder else path.stem: path for path in paths}
+    turns = itertools.cycle(paths)
+    models = [{"id": name, "object": "model"} for name in named]
+
+    def answer(request: Request) -> Path | Answer:
+        if request.path.endswith("/models"):
+            return Answer.json({"object": "list", "data": models})
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            if (path := named.get(json.loads(request.body).get("model"))) is not None:
+                return path
+        return next(turns)
+
+    with ReplayServer(answer, port=port) as server:
+        terminal.say(server.url)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+    return exits.ANSWERED
 
 
 def recordings(folder: Path, /) -> list[Path]:

@@ -14,13 +14,21 @@ URL_HELP = (
 
 
 def add_options(parser: argparse.ArgumentParser, /) -> None:
-    """Declares `--url` and `--key-env`."""
+    """Declares `--url`, `--key-env` and `--query`."""
     parser.add_argument("--url", help=URL_HELP)
     add_key(parser)
 
 
 def add_key(parser: argparse.ArgumentParser, /) -> None:
-    """Declares `--key-env`."""
+    """Declares `--key-env` and `--query`."""
+    parser.add_argument(
+        "--query",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="NAME=VALUE",
+        help="Azure's api-version and the like",
+    )
     parser.add_argument(
         "--key-env",
         metavar="NAME",
@@ -34,7 +42,20 @@ def client(arguments: argparse.Namespace, /, *, model: str | None = None, think_
     Raises:
         RequestError: the URL is invalid, or the variable is unset or empty.
     """
-    return Client(arguments.url, api_key=_key(arguments.key_env), model=model, think_tags=think_tags)
+    return Client(
+        arguments.url,
+        api_key=_key(arguments.key_env),
+        query=dict(arguments.query),
+        model=model or os.environ.get("OPENAI_MODEL") or None,
+        think_tags=think_tags,
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    return name, value
 
 
 def _key(variable: str | None) -> str | None:

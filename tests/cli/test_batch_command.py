@@ -24,6 +24,7 @@ from encoded import data_url
 import svir
 from svir.batches import Row
 from svir.cli import batch_output
+from svir.cli.batch_format import BatchForm
 from svir.cli.batch_input import Line
 from svir.cli.meter import Meter
 from svir.request import sources
@@ -101,7 +102,7 @@ def test_a_line_comes_out_in_the_format_of_openai(tmp_path: Path) -> None:
     assert isinstance(row["response"]["body"].pop("created"), int)
     choice = {
         "index": 0,
-        "message": {"role": "assistant", "content": "Hello"},
+        "message": {"role": "assistant", "content": "Hello", "refusal": None},
         "logprobs": None,
         "finish_reason": "stop",
     }
@@ -131,7 +132,7 @@ def test_reasoning_in_think_tags_is_not_lost(tmp_path: Path) -> None:
         run(tmp_path, server)
     [row] = results(tmp_path)
     message = row["response"]["body"]["choices"][0]["message"]
-    assert message == {"role": "assistant", "content": "yes", "reasoning_content": "hm"}
+    assert message == {"role": "assistant", "content": "yes", "refusal": None, "reasoning_content": "hm"}
 
 
 def test_repairs_are_named_beside_the_body(tmp_path: Path) -> None:
@@ -346,7 +347,9 @@ def test_a_killed_run_goes_on_without_repeating_or_losing_a_line(tmp_path: Path)
         return echo(request)
 
     with ReplayServer(slow) as server:
-        process = subprocess.Popen(command(tmp_path, server, "--concurrency", "4"), env=environment())
+        process = subprocess.Popen(
+            command(tmp_path, server, "--concurrency", "4"), stdin=subprocess.DEVNULL, env=environment()
+        )
         with process:
             assert midway.wait(30)
             process.send_signal(signal.SIGKILL)
@@ -444,14 +447,14 @@ def test_an_output_is_locked_beyond_its_end_on_windows(tmp_path: Path, monkeypat
     monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
     on_windows = importlib.util.module_from_spec(batch_output.__spec__)
     batch_output.__spec__.loader.exec_module(on_windows)
-    with on_windows.Results(tmp_path / "out.jsonl", resume=False) as results:
+    with on_windows.Results(tmp_path / "out.jsonl", BatchForm()) as results:
         results.write(Line(number=1, size=1, custom_id="a"), Row(custom_id="a", error=svir.RequestError("no")))
     assert locked == [(2**40, 2, 1)]
     [written] = (tmp_path / "out.jsonl").read_bytes().splitlines(keepends=True)
     assert json.loads(written)["error"] == {"code": "request_error", "message": "no"}
     monkeypatch.setattr(sys.modules["msvcrt"], "locking", refused)
     with pytest.raises(svir.RequestError, match="another run is writing"):
-        on_windows.Results(tmp_path / "out.jsonl", resume=True)
+        on_windows.Results(tmp_path / "out.jsonl", BatchForm(), resume=True)
 
 
 def refused(*arguments: Any) -> None:
@@ -471,7 +474,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     pipe = subprocess.PIPE
     with ReplayServer(answer) as server:
         arguments = command(tmp_path, server, "--concurrency", "1")
-        with subprocess.Popen(arguments, stdout=pipe, stderr=pipe, env=environment()) as process:
+        with subprocess.Popen(
+            arguments, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL, env=environment()
+        ) as process:
             assert reached.wait(30)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30)
@@ -492,7 +497,9 @@ def test_a_line_is_answered_and_written_before_the_next_one_is_there(tmp_path: P
         return echo(request)
 
     with ReplayServer(answer) as server:
-        with subprocess.Popen(command(tmp_path, server, "--concurrency", "1"), env=environment()) as process:
+        with subprocess.Popen(
+            command(tmp_path, server, "--concurrency", "1"), stdin=subprocess.DEVNULL, env=environment()
+        ) as process:
             with (tmp_path / "in.jsonl").open("w") as file:
                 for name in "abc":
                     file.write(line(name) + "\n")
@@ -606,3 +613,50 @@ def test_an_input_of_unknown_size_has_no_time_left() -> None:
     now[0] = 2.0
     meter.add(50, failed=False)
     assert (str(meter), meter.fraction) == ("1 done, 0.5/s", 0.0)
+
+
+def test_a_batch_goes_from_one_pipe_into_another() -> None:
+    given = f"{line('a')}\n{line('b', 'hi')}\n"
+    with ReplayServer(echo) as server:
+        done = subprocess.run(
+            [sys.executable, "-m", "svir", "batch", "-", "-o", "-", "--url", server.url],
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment(),
+        )
+    rows = {row["custom_id"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert {name: row["response"]["body"]["choices"][0]["message"]["content"] for name, row in rows.items()} == {
+        "a": "a",
+        "b": "hi",
+    }
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_errors_are_asked_for_again_and_answers_are_kept(tmp_path: Path) -> None:
+    written(tmp_path, line("a"), line("b"))
+    refuses = True
+
+    def answer(request: Request) -> Any:
+        refused = refuses and question(request) == "b"
+        return Answer.json({"error": {"message": "no"}}, status=400) if refused else echo(request)
+
+    with ReplayServer(answer) as server:
+        assert run(tmp_path, server).returncode == 1
+        before = {row["custom_id"]: row for row in results(tmp_path)}
+        refuses = False
+        assert run(tmp_path, server, "--resume").returncode == 1
+        assert run(tmp_path, server, "--resume", "--retry-errors").returncode == 0
+    after = by_id(tmp_path)
+    assert after["a"] == before["a"]
+    assert (before["b"]["response"]["status_code"], after["b"]["response"]["status_code"]) == (400, 200)
+
+
+def test_a_form_is_asked_for_where_a_line_has_none(tmp_path: Path) -> None:
+    own = {"type": "json_object"}
+    written(tmp_path, line("a"), line("b", response_format=own))
+    with ReplayServer(echo) as server:
+        assert run(tmp_path, server, "--schema", "name").returncode == 0
+    forms = {question(request): json.loads(request.body)["response_format"] for request in server.requests}
+    assert (forms["a"]["json_schema"]["schema"]["required"], forms["b"]) == (["name"], own)

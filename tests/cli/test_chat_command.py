@@ -160,7 +160,7 @@ def test_a_failure_is_said_and_the_conversation_goes_on_without_it(answer: Any, 
 def test_an_answer_that_broke_off_stays_as_far_as_it_came() -> None:
     with ReplayServer(event({"content": "Hel"}), HELLO) as server:
         terminal = talk(server)
-        ask(terminal, "one", "Hel\r\nsvir: expected")
+        ask(terminal, "one", "Hel\r\nsvir: the stream ended")
         ask(terminal, "two", "Hello")
         assert leave(terminal) == 0
     assert messages(server)[1] == [question("one"), {"role": "assistant", "content": "Hel"}, question("two")]
@@ -249,9 +249,15 @@ def test_a_question_is_read_from_a_pipe(arguments: list[str]) -> None:
     assert sent(server)["messages"] == [question("Why?\nHow? \u2713")]
 
 
-def test_a_question_that_is_given_leaves_standard_input_alone() -> None:
+def test_what_is_piped_joins_the_question_before_it() -> None:
     with ReplayServer(HELLO) as server:
-        piped("hi", "--url", server.url, given=b"something else")
+        done = piped("Review this.", "--url", server.url, given=b"+ a line\n")
+    assert (done.stdout, sent(server)["messages"]) == ("Hello\n", [question("+ a line\n\nReview this.")])
+
+
+def test_an_empty_pipe_leaves_the_question_as_it_is() -> None:
+    with ReplayServer(HELLO) as server:
+        piped("hi", "--url", server.url, given=b"")
     assert sent(server)["messages"] == [question("hi")]
 
 
@@ -262,7 +268,7 @@ def test_a_text_is_read_from_a_pipe_beside_a_question() -> None:
 
 
 INPUTS = [
-    ("nothing", [], b" \n", "standard input is empty"),
+    ("nothing", [], b" \n", "nothing was asked, and nothing is piped"),
     ("no UTF-8", ["-"], b"a\xff", "0xff at byte 1"),
     ("a text without a question", ["--file", "-"], b"text", "--file -"),
     ("a file that is missing", ["hi", "--file", "/none.txt"], b"", "none.txt"),

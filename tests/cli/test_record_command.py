@@ -23,7 +23,9 @@ def test_the_command_records_until_it_is_interrupted(ending: signal.Signals, tmp
     pipe = subprocess.PIPE
     with ReplayServer(HELLO) as server:
         arguments = command("record", "--url", server.url, "--out", str(tmp_path / "new"))
-        with subprocess.Popen(arguments, stdout=pipe, stderr=pipe, env=environment()) as process:
+        with subprocess.Popen(
+            arguments, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL, env=environment()
+        ) as process:
             url = process.stdout.readline().decode().rstrip("\n")
             with svir.Client(url, api_key=KEY) as client:
                 assert client.complete("hi").text == "Hello, world"

@@ -1,10 +1,14 @@
 """`svir replay --check` says of every recording what came of it."""
 
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from commands import run
+from answers import whole
+from commands import command, environment, run
+
+import svir
 
 pytestmark = pytest.mark.slow("starts processes")
 
@@ -40,3 +44,19 @@ def test_a_folder_without_recordings_is_told_in_one_line(tmp_path: Path) -> None
     ran = replay(str(tmp_path))
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == f"svir: there are no .http or .sse files in {tmp_path}\n"
+
+
+def test_a_folder_of_recordings_is_a_server_by_the_name_of_its_models(tmp_path: Path) -> None:
+    for name, text in (("a", "one"), ("b", "two")):
+        (tmp_path / f"{name}.sse").write_bytes(whole(text))
+    arguments = command("replay", "--serve", str(tmp_path))
+    with subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment()) as process:
+        try:
+            assert process.stdout is not None
+            with svir.Client(process.stdout.readline().decode().strip()) as client:
+                assert [model.id for model in client.models()] == ["a", "b"]
+                assert [client.complete("hi", model=name).text for name in "bab"] == ["two", "one", "two"]
+                assert {client.complete("hi").text for _ in range(2)} == {"one", "two"}
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
