@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import platforms
 import pytest
@@ -38,8 +39,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # not every stage has pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
-    """Three workers for two processors with `-n auto`: half of the tests mostly wait, for a limit or a process."""
-    return max(2, (os.cpu_count() or 1) * 3 // 2)
+    """Two workers for each processor with `-n auto`: half of the tests mostly wait, for a limit or a process."""
+    return 2 * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker that is done takes tests from the others, so that the slow ones are not left to one of them."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -77,7 +77,7 @@ def sweep(alive: Callable[[float], None], url: str, handler: str, start: str) ->
     gc.freeze()
     gc.disable()
     while passed >= number:
-        number += 1 + number // 150
+        number += 1 + number // 50
         passed, points = 0, points + 1
         used = svir.Cancel()
         cancel = svir.Cancel(used) if handler == "cancels_its_parent" else used

@@ -43,44 +43,11 @@ def relayed(source: Any, **options: Any) -> Iterator[tuple[svir.Stream, svir.Rel
             yield stream, relay
 
 
-STREAMS = [path for path in cases() if is_stream(path)]
-
-
-@pytest.mark.parametrize("path", STREAMS, ids=name_of)
-def test_a_recorded_answer_that_is_passed_on_is_the_same_answer(path: Path) -> None:
-    with relayed(path) as (stream, relay):
-        blocks = list(relay)
-    if relay.error is None:
-        *_, again = svir.answer.read(blocks)
-        ordered = name_of(path) not in REORDERED
-        assert answer_of(again, ordered=ordered) == answer_of(stream.completion, ordered=ordered)
-        assert blocks[-1] == DONE
-    else:
-        with pytest.raises(svir.SvirError) as caught:
-            list(svir.answer.read(blocks))
-        so_far = caught.value.completion or svir.Completion()
-        assert (so_far.text, so_far.reasoning) == (stream.completion.text, stream.completion.reasoning)
-        assert so_far.unfinished_calls == stream.completion.unfinished_calls
-        assert DONE not in blocks
-
-
 # Azure's and Copilot's filters judge an answer piece by piece; a document has room for one verdict.
-VERDICTS = ("protocol/async-annotation-repeated", "protocol/async-annotations", "protocol/azure-block")
-SEVERAL = (*VERDICTS, "shapes/delta-filter-results-with-an-empty-error")
-
-
-@pytest.mark.parametrize("path", STREAMS, ids=name_of)
-def test_a_recorded_answer_as_a_dict_is_the_same_answer(path: Path) -> None:
-    with ReplayServer(path) as server, svir.Client(server.url, retry=ONCE) as client:
-        try:
-            completion = client.complete("hi")
-        except svir.SvirError:
-            return
-    again = answer_of(svir.answer.read_document(msgspec.json.encode(completion.as_dict())))
-    if name_of(path) in SEVERAL:
-        assert again.filter_reports[-1] == completion.filter_reports[-1]
-        again = msgspec.structs.replace(again, filter_reports=completion.filter_reports)
-    assert again == answer_of(completion)
+SEVERAL_VERDICTS = (
+    *("protocol/async-annotation-repeated", "protocol/async-annotations", "protocol/azure-block"),
+    "shapes/delta-filter-results-with-an-empty-error",
+)
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +65,41 @@ def openai_chunks() -> Iterator[Callable[[bytes], list[Any]]]:
             yield chunks
 
 
-@pytest.mark.parametrize("path", STREAMS, ids=name_of)
-def test_the_openai_package_reads_what_is_passed_on(path: Path, openai_chunks: Callable[[bytes], list[Any]]) -> None:
+@pytest.mark.parametrize("path", [path for path in cases() if is_stream(path)], ids=name_of)
+def test_a_recorded_answer_that_is_passed_on_is_the_same_answer(
+    path: Path, openai_chunks: Callable[[bytes], list[Any]]
+) -> None:
     with relayed(path) as (stream, relay):
         blocks = list(relay)
-    if relay.error is not None:
-        return
-    chunks = openai_chunks(b"".join(blocks))
     completion = stream.completion
+    if relay.error is None:
+        assert_svir_reads(blocks, completion, ordered=name_of(path) not in REORDERED)
+        assert_document(completion, several_verdicts=name_of(path) in SEVERAL_VERDICTS)
+        assert_openai_reads(openai_chunks(b"".join(blocks)), completion)
+    else:
+        with pytest.raises(svir.SvirError) as caught:
+            list(svir.answer.read(blocks))
+        so_far = caught.value.completion or svir.Completion()
+        assert (so_far.text, so_far.reasoning) == (completion.text, completion.reasoning)
+        assert so_far.unfinished_calls == completion.unfinished_calls
+        assert DONE not in blocks
+
+
+def assert_svir_reads(blocks: list[bytes], completion: svir.Completion, *, ordered: bool) -> None:
+    *_, again = svir.answer.read(blocks)
+    assert answer_of(again, ordered=ordered) == answer_of(completion, ordered=ordered)
+    assert blocks[-1] == DONE
+
+
+def assert_document(completion: svir.Completion, *, several_verdicts: bool) -> None:
+    again = answer_of(svir.answer.read_document(msgspec.json.encode(completion.as_dict())))
+    if several_verdicts:
+        assert again.filter_reports[-1] == completion.filter_reports[-1]
+        again = msgspec.structs.replace(again, filter_reports=completion.filter_reports)
+    assert again == answer_of(completion)
+
+
+def assert_openai_reads(chunks: list[Any], completion: svir.Completion) -> None:
     deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
     if completion.reasoning_carrier not in ("tags", "parts") and "content" not in completion.extra.get("message", {}):
         assert "".join(delta.content or "" for delta in deltas) == completion.text

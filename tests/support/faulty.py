@@ -71,6 +71,7 @@ def nothing_left_behind() -> Iterator[None]:
     """Counts descriptors and threads before and after; what is only garbage counts too."""
     assert Path("/proc/self/fd").exists(), "needs Linux"
     gc.collect()
+    gc.freeze()  # what the tests before this one left is not looked through again
     before = [descriptors(), threading.active_count()]
     yield
     deadline = time.monotonic() + SOON
