@@ -52,6 +52,7 @@ event       what the caller gets            turn        the answer as it grows
 completion  the answer as a value
 """
 
+import sys
 from collections.abc import Mapping, Sequence  # noqa: F401 - type hints of the public classes are read here
 from importlib import import_module
 from traceback import walk_stack
@@ -201,6 +202,11 @@ if not TYPE_CHECKING:
         found.__module__ = __name__
         return found
 
+
+if "IPython" in sys.modules:  # whose completion would see `**options` and none of their names
+    from .notebook import name_options
+
+    name_options(Client)
 
 # A pickle, a repr and a page of help name the door that a public name is found at, and not the room behind it.
 for _name in __all__:

@@ -119,6 +119,19 @@ class Stream:
         """
         return Pieces(self, (event.text for event in self if type(event) is Text))
 
+    def show(self) -> None:
+        """Shows the answer while it comes: as Markdown in a notebook, the thinking folded; as text elsewhere.
+
+        Iterating errors come out of it, behind what came. A stream that is the last expression of a cell does so by
+        itself.
+        """
+        from .notebook import show
+
+        show(self)
+
+    def _ipython_display_(self) -> None:
+        self.show()
+
     def values(self, type: Any, /) -> Pieces[Any]:
         """The value that the text describes so far, for a page that fills while the model writes.
 

@@ -27,8 +27,8 @@ MAY_IMPORT = {
     "wire": {"wire", "errors", "settings"},
     "hooks": {"events"},
     "exchange": {"answer", "request", "wire", "hooks", "errors", "events", "settings"},
-    # answer: for type checkers only; partial: when values are asked for
-    "stream": {"exchange", "answer", "partial", "errors", "events"},
+    # answer: for type checkers only; partial, notebook: when they are asked for
+    "stream": {"exchange", "answer", "partial", "notebook", "errors", "events"},
     # tools: when it is asked for
     "client": {
         *("stream", "exchange", "answer", "request", "wire", "hooks", "errors", "events", "settings", "schema"),
@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "batches": {""},
     # client, stream: for type checkers only
     "partial": {"request", "schema", "stream", "client", "errors", "events"},
+    "notebook": {"request", "events", "stream"},  # stream: for type checkers only
     "relays": {"answer", "stream", "errors", "events"},
     "probe": {"", "probe"},
     "testing": {"testing"},
@@ -56,6 +57,7 @@ MAY_IMPORT = {
         "events",
         "settings",
         "batches",
+        "notebook",
         "relays",
         "tools",
     },

@@ -616,5 +616,6 @@ def values_before_the_end(client: svir.Client) -> None:
     values = stream.values(Locker)
     assert_type(values, Pieces[Any])
     values.close()
+    client.stream("Hi").show()
     assert_type(client.parse(Locker, "Which?", attempts=2), Locker)
     assert_type(svir.OutputError().attempts, int)
