@@ -24,7 +24,7 @@ def needs(package: str) -> Any:
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Any]:
     needs("ipykernel")
-    from jupyter_client.manager import start_new_kernel
+    start_new_kernel = needs("jupyter_client").manager.start_new_kernel
 
     manager, client = start_new_kernel(kernel_name="python3")
     try:
