@@ -321,7 +321,7 @@ class Reader:
         self._stray_bytes += len(line) + 1
         if self._stray_bytes > self._limits.unframed:
             limit = f"{self._limits.unframed} bytes (Limits.unframed)"
-            raise TooLargeError(f"expected lines that are no event to take at most {limit}, got more")
+            raise TooLargeError(f"lines that are no event took more than {limit}")
         if self.turn.chunks:
             self.turn.note(_STRAY_LINE)
 

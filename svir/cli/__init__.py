@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     except UnicodeEncodeError as error:
         _silence_stdout()
         lacking = f"U+{ord(error.object[error.start]):04X}"
-        terminal.complain(f"expected an output for every character, got {error.encoding}, which lacks {lacking}")
+        terminal.complain(f"the output is {error.encoding}, which lacks {lacking}")
         return exits.FAILED
     except OSError as error:
         if _reader_left(error):

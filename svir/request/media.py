@@ -48,7 +48,7 @@ class Medium(Leaf):
             with other threads; any other is put back there, and not to be used meanwhile. One that cannot seek is
             read to its end first, above 1 MiB into a temporary file that only its owner can read. `bytes` may be a
             `bytearray`, an `mmap` (a mapped file must not shrink: the system would end the process) or a `memoryview`
-            of items that lie together.
+            of contiguous items.
         type: the media type; by default the first bytes tell it.
 
     Raises:

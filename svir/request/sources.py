@@ -243,7 +243,7 @@ class Memory:
         try:
             self._view = memoryview(data).cast("B")
         except (TypeError, ValueError) as error:
-            raise SourceError(f"expected bytes that lie together, got {error}: {self.name}") from error
+            raise SourceError(f"expected contiguous bytes, got {error}: {self.name}") from error
         self.size: int = self._view.nbytes
         closing.callback(self._view.release)
 
@@ -593,7 +593,7 @@ class Handle:
     def _ready(self, got: Any) -> Any:
         """`None` is how a non-blocking handle says that there is nothing yet; it would pass for the end."""
         if got is None:
-            raise SourceError(f"expected a handle that waits for its bytes, got one that does not: {self.name}")
+            raise SourceError(f"expected a blocking handle, got a non-blocking one: {self.name}")
         return got
 
 

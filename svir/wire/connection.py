@@ -314,7 +314,7 @@ class Connection(HTTPConnection):
         if self._untouched:
             self._untouched = False
             if not self._is_quiet():  # it came after the pool had looked
-                raise ConnectError("more came on a kept connection after the last answer")
+                raise ConnectError("unexpected bytes on an idle connection")
         if not isinstance(self.sock, socket.socket):
             return bool(self._send_inside(data))
         if self._set != 0.0:

@@ -113,7 +113,7 @@ class Counted:
 
     def end(self) -> None:
         if not self.over:
-            raise TruncatedError(f"expected {self._left} more bytes of the answer, got the end of the connection")
+            raise TruncatedError(f"the connection ended with {self._left} bytes of the answer missing")
 
 
 class Chunked:
@@ -190,7 +190,7 @@ class Chunked:
     def end(self) -> None:
         if not self.over:
             missing = f"{self._left} more bytes of an HTTP chunk" if self._left else "another HTTP chunk"
-            raise TruncatedError(f"expected {missing}, got the end of the connection")
+            raise TruncatedError(f"the connection ended before {missing}")
 
 
 def _number(line: bytes) -> int:

@@ -117,7 +117,7 @@ BOUNDS: list[tuple[str, Script, svir.Limits, Any, str]] = [
         [EVENT_STREAM + b"\r\n", *endless(b"<p>\n")],
         svir.Limits(unframed=64 * KIB),
         svir.TooLargeError,
-        r"lines that are no event to take at most 65536 bytes \(Limits\.unframed\)",
+        r"lines that are no event took more than 65536 bytes \(Limits\.unframed\)",
     ),
     (
         "a page in one line",

@@ -143,12 +143,12 @@ UNFIT: list[tuple[str, Callable[[Path], Any], str]] = [
     (
         "a handle that does not wait",
         lambda path: NotReady(seekable=False),
-        "expected a handle that waits for its bytes, got one that does not: <NotReady>",
+        "expected a blocking handle, got a non-blocking one: <NotReady>",
     ),
     (
         "a seekable handle that does not wait",
         lambda path: NotReady(),
-        "expected a handle that waits for its bytes, got one that does not: <NotReady>",
+        "expected a blocking handle, got a non-blocking one: <NotReady>",
     ),
     ("a handle that raises", lambda path: Broken(), "expected a readable handle, got EOFError: <Broken>"),
     (
@@ -159,14 +159,14 @@ UNFIT: list[tuple[str, Callable[[Path], Any], str]] = [
     (
         "a memoryview with gaps",
         lambda path: memoryview(PHOTO)[::2],
-        "expected bytes that lie together, got memoryview: casts are restricted to C-contiguous views: <memoryview>",
+        "expected contiguous bytes, got memoryview: casts are restricted to C-contiguous views: <memoryview>",
     ),
     (
         "a released memoryview",
         released,
-        "expected bytes that lie together, got operation forbidden on released memoryview object: <memoryview>",
+        "expected contiguous bytes, got operation forbidden on released memoryview object: <memoryview>",
     ),
-    ("a closed map", unmapped, "expected bytes that lie together, got mmap closed or invalid: <mmap>"),
+    ("a closed map", unmapped, "expected contiguous bytes, got mmap closed or invalid: <mmap>"),
     (
         "an unknown type",
         lambda path: b"hello",
