@@ -1,6 +1,6 @@
 """Every message that a user can be shown, in one table to read in one go: `messages.txt`.
 
-A message that is new or was changed has to be read there, too: `python tests/test_messages.py` writes the table.
+A message that is new or was changed has to be read there, too: `python tests/test_message_table.py` writes the table.
 """
 
 import ast
@@ -67,7 +67,7 @@ def table() -> str:
 
 
 def test_the_table_has_every_message() -> None:
-    assert TABLE.read_text("utf-8") == table(), "read the messages that differ, then: python tests/test_messages.py"
+    assert TABLE.read_text("utf-8") == table(), "read the messages that differ, then: python tests/test_message_table.py"
 
 
 MESSAGES = sorted({text for _, text in messages()})
