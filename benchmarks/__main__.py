@@ -15,7 +15,20 @@ from .lab import Lab, Row
 if TYPE_CHECKING:
     from .tables import Check
 
-NAMES = ("decode", "first", "call", "threads", "upload", "photos", "long", "imports", "memory", "waiting", "deadlines")
+NAMES = (
+    "decode",
+    "first",
+    "call",
+    "threads",
+    "upload",
+    "photos",
+    "items",
+    "long",
+    "imports",
+    "memory",
+    "waiting",
+    "deadlines",
+)
 ON_DEMAND = ("soak",)
 """Only when they are named."""
 

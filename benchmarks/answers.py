@@ -54,6 +54,8 @@ def _drawn(piece: str) -> float:
     return sum(n * n * letter for n, letter in enumerate(piece.encode(), 3)) % 7919 / 7919
 
 
+LISTS = ("value", "elements", "tasks")
+
 KINDS: dict[str, Written] = {
     "text": _text,
     "reasoning": _reasoning,
@@ -62,12 +64,22 @@ KINDS: dict[str, Written] = {
     "padded": _padded,
     "letters": _arguments,  # one character each
     "huge": _text,  # one event
+    # a list of people as JSON, in an object as each library asks for one
+    "value": _text,
+    "elements": _text,
+    "tasks": _text,
 }
 
 
 def form(kind: str, /) -> str:
     """In which form a kind of answer is read: text, reasoning or arguments."""
-    return {"fat": "text", "padded": "text", "letters": "arguments", "huge": "text"}.get(kind, kind)
+    return {
+        "fat": "text",
+        "padded": "text",
+        "letters": "arguments",
+        "huge": "text",
+        **dict.fromkeys(LISTS, "text"),
+    }.get(kind, kind)
 
 
 _CALL = '{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"note","arguments":""}}]}'
@@ -79,8 +91,27 @@ def pieces(kind: str, count: int, /) -> list[str]:
         return ['{"text":"', *("a" * (count - 2)), '"}']
     if kind == "huge":
         return ["a" * count]
+    if kind in LISTS:
+        return _people(kind, count)
     words = list(islice(cycle(_WORDS), count))
     return ['{"text":"', *words[2:], '"}'] if kind == "arguments" else words
+
+
+_TOKEN = 4
+"""Characters in an event of a list."""
+
+
+def _people(key: str, count: int) -> list[str]:
+    """About so many pieces of a list that stands below a key."""
+    written: list[str] = []
+    size = 0
+    while size < count * _TOKEN:
+        n = len(written)
+        name = "".join(islice(cycle(_WORDS), n % 5, n % 5 + 3)).strip()
+        written.append(json.dumps({"name": name, "age": n % 90}))
+        size += len(written[-1]) + 2
+    text = f'{{"{key}": [{", ".join(written)}]}}'
+    return [text[start : start + _TOKEN] for start in range(0, len(text), _TOKEN)]
 
 
 def payloads(kind: str, count: int, /) -> Iterator[bytes]:

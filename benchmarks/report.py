@@ -24,6 +24,7 @@ DISTRIBUTIONS = (
     "httpx",
     "httpx-sse",
     "requests",
+    "instructor",
     "matplotlib",
 )
 

@@ -5,6 +5,7 @@ What it plays is in the path, so that every library can ask for it by its base U
     /blast/KIND/FRAMING/COUNT/v1            a whole answer, as fast as the socket takes it
     /pace/FRAMING/MICROSECONDS/COUNT/STREAMS/RUN/v1
                                             events at a fixed rate, their text the nanosecond at which they were sent
+    /typed/KIND/MICROSECONDS/COUNT/v1       a whole answer, an event at a time
     /hold/v1                                one event, then nothing until the client goes
     /sink/v1                                a short answer, once the request's body was thrown away
     /whole/COUNT/v1                         a whole answer as one JSON document
@@ -23,6 +24,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from . import answers, certificates
@@ -71,6 +73,13 @@ def _pace(sock: socket.socket, framing: str, interval: str, count: str, streams:
     sock.sendall(end if framing == "close" else answers.http_chunk(end) + answers.LAST_CHUNK)
 
 
+def _typed(sock: socket.socket, kind: str, interval: str, count: str) -> None:
+    sock.sendall(answers.head("live"))
+    for piece in answers.sends(kind, "live", int(count)):
+        time.sleep(int(interval) / 1e6)
+        sock.sendall(piece)
+
+
 def _hold(sock: socket.socket) -> None:
     sock.sendall(answers.head("live") + answers.http_chunk(answers.stamped(0)))
     sock.recv(1)
@@ -91,6 +100,7 @@ def _list(sock: socket.socket) -> None:
 _PLAYS: dict[str, Callable[..., None]] = {
     "blast": _blast,
     "pace": _pace,
+    "typed": _typed,
     "hold": _hold,
     "sink": _sink,
     "whole": _whole,
