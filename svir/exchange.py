@@ -280,8 +280,10 @@ class Exchange:
             self._report(error, again=False)
 
     def leave(self) -> None:
-        """Nothing more is sent or read: the connection ends, unless it was kept, and files are closed. May be called
-        again, and by a finalizer: it reports nothing, and waits for nothing."""
+        """Nothing more is sent or read: the connection ends, unless it was kept, and files are closed.
+
+        May be called again, and by a finalizer: it reports nothing, and waits for nothing.
+        """
         if "response" in vars(self):
             self.response.end()
         self._deadline.end()
@@ -327,8 +329,10 @@ class Exchange:
         return response
 
     def _may_be_json(self, media_type: str) -> bool:
-        """Whether a document may be looked at for the answer that was asked for, whatever its type says: sglang-router
-        and smg list their models as plain text."""
+        """Whether a document may be looked at for the answer that was asked for, whatever its type says.
+
+        sglang-router and smg list their models as plain text.
+        """
         return self._wanted == JSON and not self._settings.strict and re.search(_PERHAPS_JSON, media_type) is not None
 
     def _written(self) -> Body | None:
@@ -486,8 +490,10 @@ class Exchange:
             on_request(self._request)
 
     def _report(self, error: BaseException, *, again: bool) -> None:
-        """A try failed, and with it the call, unless it is sent again. What failed before it was announced is no
-        call."""
+        """A try failed, and with it the call, unless it is sent again.
+
+        What failed before it was announced is no call.
+        """
         if self._request is None or not (self._unreported if again else self._ends()):
             return
         if (on_error := self._settings.hooks.on_error) is not None:

@@ -179,8 +179,10 @@ class Stream:
         return self._exchange.response.request_id
 
     def close(self) -> None:
-        """Ends the connection if the answer is not complete. May be called again, and from any thread: one that
-        reads the stream then gets `Cancelled`."""
+        """Ends the connection if the answer is not complete.
+
+        May be called again, and from any thread: one that reads the stream then gets `Cancelled`.
+        """
         if self._over is None and not self._exchange.whole:
             over = _closed()
             over.completion = self.completion
@@ -229,7 +231,7 @@ class Pieces(Generic[T]):
 
 def turn_of(stream: Stream, /) -> Turn:
     """What a stream's answer is made of as it grows."""
-    return stream._exchange.reader.turn
+    return stream._exchange.reader.turn  # noqa: SLF001 - within this file
 
 
 def _closed() -> Cancelled:

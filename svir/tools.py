@@ -261,8 +261,10 @@ def _field(parameter: inspect.Parameter, tool: str, description: str | None) -> 
 
 
 class Run:
-    """The events of a conversation in which the model calls functions: those of each answer, and a `ToolResult` after
-    each call. The last event is the `Completion` of the answer that called nothing.
+    """The events of a conversation in which the model calls functions.
+
+    Those of each answer, and a `ToolResult` after each call. The last event is the `Completion` of the answer that
+    called nothing.
 
     `Client.run` makes it. Nothing is sent before the first event is requested.
 
@@ -372,8 +374,11 @@ def _rounds(
 
 
 def _sendable(message: dict[str, Any]) -> dict[str, Any]:
-    """The message with `{}` in place of arguments that are no JSON object. mlx-lm, vLLM and many chat templates parse
-    the arguments, and refuse the whole conversation; what the model wrote is repeated in the result of the call."""
+    """The message with `{}` in place of arguments that are no JSON object.
+
+    mlx-lm, vLLM and many chat templates parse the arguments, and refuse the whole conversation; what the model wrote is
+    repeated in the result of the call.
+    """
     for call in message.get("tool_calls", ()):
         function = call.get("function", {})  # a call of a custom tool has none, and its input is plain text
         try:

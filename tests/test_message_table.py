@@ -67,7 +67,7 @@ def table() -> str:
 
 
 def test_the_table_has_every_message() -> None:
-    assert TABLE.read_text("utf-8") == table(), "read the messages that differ, then: python tests/test_message_table.py"
+    assert TABLE.read_text("utf-8") == table(), "read what differs, then: python tests/test_message_table.py"
 
 
 MESSAGES = sorted({text for _, text in messages()})

@@ -51,8 +51,10 @@ class Ping(bytes):
 
 
 class Line(bytes):
-    """A line of data that is a payload by itself, in an event of several: some servers put one line end between events
-    (GLM-4.7 and Kimi-K2.5 behind gateways)."""
+    """A line of data that is a payload by itself, in an event of several.
+
+    Some servers put one line end between events (GLM-4.7 and Kimi-K2.5 behind gateways).
+    """
 
 
 class Unterminated(bytes):

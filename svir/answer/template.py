@@ -118,8 +118,9 @@ class Template:
 
 
 class PaddedTemplate(Template):
-    """A template with a second string after the first, of letters and digits, that svir does not read: other ones in
-    each chunk hide how long the token is (OpenAI's `obfuscation`).
+    """A template with a second string after the first, of letters and digits, that svir does not read.
+
+    Other ones in each chunk hide how long the token is (OpenAI's `obfuscation`).
 
     Args:
         middle: what stands between the two, with the quotes.
@@ -273,8 +274,10 @@ def _surroundings(payload: bytes, holder: Delta | Function | Custom, name: str) 
 
 
 def _around_padding(payload: bytes, head: bytes, one: bytes, two: bytes) -> tuple[bytes, bytes] | None:
-    """The bytes before and after the letters and digits in which the tails of two payloads differ, if svir does not
-    read them. The proof is others in their place, with which the second payload is the same chunk.
+    """The bytes before and after the letters and digits in which the tails of two payloads differ.
+
+    Only if svir does not read them: the proof is others in their place, with which the second payload is the same
+    chunk.
 
     Args:
         payload: the second one, which begins with `head` and ends with `two`.

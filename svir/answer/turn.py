@@ -287,7 +287,7 @@ class Turn:
             choice.delta = Delta(content=choice.text)
         return choice.delta
 
-    def _choice(self, choice: Choice, events: list[Event]) -> None:
+    def _choice(self, choice: Choice, events: list[Event]) -> None:  # noqa: C901 - each field of a choice, in one pass
         delta = choice.delta
         if delta is None:
             delta = self._delta_of(choice)
@@ -494,8 +494,11 @@ class Turn:
                 self.finish_reason, self._group = reason, group
 
     def _native_finish(self, choice: dict[str, Any]) -> None:
-        """What stands beside a finish reason. vLLM names there what stopped the answer; OpenRouter reports a failure of
-        its provider as `stop`, and has the provider's own word beside it."""
+        """Reads what stands beside a finish reason.
+
+        vLLM names there what stopped the answer; OpenRouter reports a failure of its provider as `stop`, and has the
+        provider's own word beside it.
+        """
         if self._matched_stop is None and choice.get("stop_reason") is not None:
             self._matched_stop = choice["stop_reason"]
         word = choice.get("native_finish_reason")

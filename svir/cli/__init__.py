@@ -138,9 +138,11 @@ def _replace_closed_outputs() -> None:
 
 
 def _write_utf_8() -> None:
-    """What is piped is UTF-8, whatever the code page, and a file's name keeps its bytes. What another encoding lacks,
-    asked for with `PYTHONIOENCODING`, is an error. On a terminal and among complaints it is an escape: no reason to
-    lose the answer."""
+    """What is piped is UTF-8, whatever the code page, and a file's name keeps its bytes.
+
+    What another encoding lacks, asked for with `PYTHONIOENCODING`, is an error. On a terminal and among complaints it
+    is an escape: no reason to lose the answer.
+    """
     is_asked_for = bool(os.environ.get("PYTHONIOENCODING"))
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if not isinstance(stream, io.TextIOWrapper):

@@ -28,8 +28,7 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def exits_on_signals() -> Iterator[None]:
-    """Turns the end of a service or a session into an exception, as Ctrl-C is one, so that the `with` blocks clean
-    up."""
+    """Turns the end of a service into an exception, as Ctrl-C is one, so that the `with` blocks clean up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

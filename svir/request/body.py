@@ -62,8 +62,9 @@ class Body:
         return self.length
 
     def __iter__(self) -> Iterator[bytes]:
-        """Blocks of at most 128 KiB, each as full as it gets, so that the next block of a source is read before one is
-        handed on; a small request is one block, and so one packet.
+        """Blocks of at most 128 KiB, each as full as it gets.
+
+        So the next block of a source is read before one is handed on; a small request is one block, and so one packet.
 
         Raises:
             SourceError: a source changed; not a byte over `length` was handed on, and not all of them.
@@ -227,7 +228,7 @@ def _refused(got: str, path: str) -> RequestError:
     )
 
 
-def _problems(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _problems(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: C901 - a case for each kind of value
     """Everything that is wrong with a value: where, and what."""
     if isinstance(value, Leaf):
         value = value.text

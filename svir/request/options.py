@@ -301,7 +301,7 @@ def _parts(value: Any, hint: Any, place: str) -> Iterator[tuple[Any, Any, str]]:
 
 
 def _expected(message: str, hint: Any) -> str:
-    """msgspec's words in Python's terms, and the words of a `Literal`, which it does not list."""
+    """Msgspec's words in Python's terms, and the words of a `Literal`, which it does not list."""
     if words := [repr(word) for word in _words(hint)]:
         if any(get_origin(kind) is dict for kind in get_args(hint)):
             words.append("a dict")

@@ -17,8 +17,10 @@ _HINT = (
 
 @cache
 def verifying() -> ssl.SSLContext:
-    """Verifies certificates and names. urllib3 would make one for each connection, which takes longer than its
-    handshake."""
+    """A context that verifies certificates and names.
+
+    urllib3 would make one for each connection, which takes longer than its handshake.
+    """
     context = create_urllib3_context()
     context.load_default_certs()
     return context

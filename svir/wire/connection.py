@@ -1,4 +1,4 @@
-"""One connection, to the server or to the proxy before it, under the deadline of the call that uses it.
+r"""One connection, to the server or to the proxy before it, under the deadline of the call that uses it.
 
     open --> head, write, write, ... --> response, receive, ... --> kept by the pool --> take --> head, ...
                                                                \\-> closed
@@ -85,8 +85,9 @@ _MEMORY = 60.0
 
 
 class Silent:
-    """Addresses that did not answer, for a minute: of several of one host they are tried last, so that only the first
-    connection waits for them.
+    """Addresses that did not answer, for a minute.
+
+    Of several of one host they are tried last, so that only the first connection waits for them.
 
     Args:
         clock: monotonic seconds.
@@ -236,8 +237,11 @@ class Connection(HTTPConnection):
         return True
 
     def _is_quiet(self: Any) -> bool:
-        """Whether nothing came since the last answer: whatever does, the end of the connection mostly, is no answer,
-        since nothing was asked (RFC 9112, 9.2). A ticket of TLS is nothing."""
+        """Whether nothing came since the last answer.
+
+        Whatever does, the end of the connection mostly, is no answer, since nothing was asked (RFC 9112, 9.2). A ticket
+        of TLS is nothing.
+        """
         if not self._ear.poll(0):
             return True
         try:
@@ -344,8 +348,10 @@ class Connection(HTTPConnection):
             self.deadline.enter("send", self.deadline.timeout.idle)
 
     def _send_inside(self: Any, data: bytes) -> bool:
-        """TLS inside of TLS knows no sending without waiting: an early answer is read once everything was sent, or the
-        connection breaks."""
+        """Sends through TLS inside of TLS, which knows no sending without waiting.
+
+        An early answer is read once everything was sent, or the connection breaks.
+        """
         for start in range(0, len(data), BLOCK):
             try:
                 self._timed(self.deadline.remaining())
@@ -361,8 +367,10 @@ class Connection(HTTPConnection):
         return True
 
     def _heard(self: Any) -> bool:
-        """Whether the server answers, or leaves, while it should be listening. What it says is kept. Inside of TLS
-        nobody can look without waiting: what came may be a ticket."""
+        """Whether the server answers, or leaves, while it should be listening.
+
+        What it says is kept. Inside of TLS nobody can look without waiting: what came may be a ticket.
+        """
         if not isinstance(self.sock, socket.socket) or not self._ear.poll(0):
             return False
         try:
@@ -473,7 +481,7 @@ class _TunnelResponse(http.client.HTTPResponse):
     def _read_status(self) -> Any:
         version, status, reason = super()._read_status()  # type: ignore[misc]
         if status != http.client.OK:
-            self._connection._refusal = Refusal(status, reason.strip())
+            self._connection._refusal = Refusal(status, reason.strip())  # noqa: SLF001 - the connection that it answers
         return version, status, reason
 
 
@@ -579,8 +587,10 @@ def _unused() -> ssl.SSLContext:
 
 
 def _connected(sock: socket.socket, address: Any, deadline: Deadline, addresses: int) -> socket.socket:
-    """The socket, once its connection stands. Of several `addresses` one that is silent leaves the others their share
-    of the time."""
+    """The socket, once its connection stands.
+
+    Of several `addresses` one that is silent leaves the others their share of the time.
+    """
     try:
         for option in _OPTIONS:
             sock.setsockopt(*option)
@@ -622,8 +632,10 @@ def _failure(number: int) -> OSError:
 
 
 def _patient(context: Any, deadline: Deadline) -> Any:
-    """A context whose handshake waits in slices. One of another class may have to verify right behind the handshake,
-    and keeps it to itself."""
+    """A context whose handshake waits in slices.
+
+    One of another class may have to verify right behind the handshake, and keeps it to itself.
+    """
     return _Patient(context, deadline) if type(context) is ssl.SSLContext else context
 
 
@@ -660,8 +672,10 @@ class _Patient:
 
 
 def _ear(sock: socket.socket) -> Any:
-    """What listens to a connection. It is made once: that takes three times as long as to listen, which is done for
-    each block."""
+    """What listens to a connection.
+
+    It is made once: that takes three times as long as to listen, which is done for each block.
+    """
     if not hasattr(select, "poll"):
         return _Ear(sock)
     poll = select.poll()
@@ -686,8 +700,10 @@ def _is_timeout(error: OSError) -> bool:
 
 
 def _close_half_made(error: OSError) -> None:
-    """Before Python 3.13 a socket that is reset just before its handshake stays open, and nothing but the frame that
-    made it still has it."""
+    """Closes a socket that was reset just before its handshake.
+
+    Before Python 3.13 it stays open, and nothing but the frame that made it still has it.
+    """
     trace = error.__traceback__
     while trace is not None:
         made = trace.tb_frame.f_locals.get("self")

@@ -81,8 +81,11 @@ class Deadline:
     # From outside
 
     def interrupt(self) -> None:
-        """Ends the wait of the call, if it waits, and every later one. Callable at any point from any thread, signal
-        handler or finalizer; in a forked child it leaves the connections to the parent."""
+        """Ends the wait of the call, if it waits, and every later one.
+
+        Callable at any point from any thread, signal handler or finalizer; in a forked child it leaves the connections
+        to the parent.
+        """
         self.stopped = True
         if (alarm := self._alarm) is not None:
             with contextlib.suppress(RuntimeError):  # it rang already
@@ -91,7 +94,9 @@ class Deadline:
 
     def shut(self) -> None:
         """Ends the connections for the other side too, even if a forked child holds copies of their descriptors.
-        `close` would not end a wait in another thread; this ends a connect, a send and a receive at once."""
+
+        `close` would not end a wait in another thread; this ends a connect, a send and a receive at once.
+        """
         if self._forks == _Process.forks:
             for sock in list(self._sockets):
                 with contextlib.suppress(OSError):
@@ -109,7 +114,7 @@ class Deadline:
         """
         self.enter("total", None)
         if self._cancel is not None:
-            self._cancel._join(self)
+            self._cancel._join(self)  # noqa: SLF001 - what a caller has no use for
         self.remaining()
 
     def hold(self, sock: socket.socket, /) -> None:
@@ -122,15 +127,17 @@ class Deadline:
             self._sockets.remove(sock)
 
     def let_go(self) -> bool:
-        """Drops all sockets, so that nothing ends the next call on a connection in place of this one; returns whether
-        nobody may have shut them down."""
+        """Drops all sockets, so that nothing ends the next call on a connection in place of this one.
+
+        Returns whether nobody may have shut them down.
+        """
         self._sockets.clear()
         return not self.stopped
 
     def end(self) -> None:
         """The call is over."""
         if self._cancel is not None:
-            self._cancel._leave(self)
+            self._cancel._leave(self)  # noqa: SLF001
         self._sockets.clear()
 
     def check(self) -> None:
@@ -247,8 +254,10 @@ class Deadline:
         return self.remaining()
 
     def waited(self, *, in_vain: bool = False) -> None:
-        """A receive has ended, and if it was not `in_vain` the silence too: until the next one it is the caller's
-        time."""
+        """A receive has ended, and if it was not `in_vain` the silence too.
+
+        Until the next one it is the caller's time.
+        """
         if self._reading:
             waited = self._clock() - self._since
             self._waited += waited

@@ -73,9 +73,12 @@ def secrets(headers: Mapping[str, str], /) -> Iterable[str]:
 
 
 def conceal(secrets: Iterable[str], error: BaseException, /) -> None:
-    """Takes the secrets that were sent out of an error and out of its causes, which a traceback shows too: some servers
-    and gateways repeat the headers of a request. The frames that they were raised through go as well, for tools that
-    print the locals of a traceback: those of the standard library hold the headers that it was sending."""
+    """Takes the secrets that were sent out of an error and out of its causes, which a traceback shows too.
+
+    Some servers and gateways repeat the headers of a request. The frames that the errors were raised through go as
+    well, for tools that print the locals of a traceback: those of the standard library hold the headers that it was
+    sending.
+    """
     long = [secret for secret in secrets if len(secret) >= _SHORTEST]
     link: BaseException | None = error
     while link is not None:

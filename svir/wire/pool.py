@@ -122,8 +122,10 @@ class Pool:
             connection.close()
 
     def conceal(self, error: SvirError, headers: Mapping[str, str], more: Iterable[str] = (), /) -> None:
-        """Takes out of an error what the server was told in confidence, by these headers and `more` words, and the
-        proxy by itself."""
+        """Takes out of an error what must not be repeated.
+
+        Those are the secrets in these headers, `more` words, and those of the proxy.
+        """
         proxy = self.address.proxy
         conceal([*secrets(headers), *more, *(secrets(proxy.headers) if proxy else ())], error)
 
