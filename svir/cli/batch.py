@@ -41,6 +41,7 @@ exit codes:
   2    the command is wrong, or a file cannot be read or written
   3    no connection, or a time limit passed
   130  interrupted (Ctrl-C)
+  141  the output was closed by its reader
 """
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -113,6 +114,8 @@ def answered(
         size: bytes of the whole input, 0 where it is not known.
         read: adds the value to a row, or says why it has none.
     """
+    if arguments.out == Path("-") and (arguments.resume or arguments.retry_errors):
+        raise RequestError("--resume and --retry-errors continue a file; -o - writes none")
     if arguments.retry_errors and not arguments.resume:
         raise RequestError("--retry-errors asks again for what failed in an earlier run; pass --resume beside it")
     client = target.client(arguments, model=arguments.model, think_tags=not arguments.no_think_tags)
@@ -131,7 +134,8 @@ def answered(
                         work.add(read(row))
                 work.end()
         except (SvirError, KeyboardInterrupt):
-            terminal.note(f"{results.count:,} results are in {arguments.out}; pass --resume to continue")
+            if arguments.out != Path("-"):
+                terminal.note(f"results in {arguments.out}: {results.count:,}; pass --resume to continue")
             raise
     if results.errors:
         terminal.complain(f"{results.errors:,} of {results.count:,} results are errors: {arguments.out}")

@@ -7,7 +7,9 @@ done.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +20,8 @@ from ..batches import Row
 from . import terminal
 from .batch_format import Form
 from .batch_input import Line
+
+_FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
 
 class Results:
@@ -96,9 +100,8 @@ class Results:
             raise SourceError(f"cannot write {self._path}: {error.strerror}") from error
 
     def _opened(self, resume: bool) -> int:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)  # Windows would change line ends
         try:
-            return os.open(self._path, flags if resume else flags | os.O_EXCL, 0o666)
+            return os.open(self._path, _FLAGS | os.O_CREAT | (0 if resume else os.O_EXCL), 0o666)
         except FileExistsError as error:
             raise RequestError(f"{self._path} exists; pass --resume to continue it") from error
         except OSError as error:
@@ -111,23 +114,33 @@ class Results:
             raise RequestError(f"another run is writing {self._path}") from error
 
     def _drop_errors(self) -> None:
-        """Replaces the file by one without the errors, in one step; a run that ends before it changes nothing."""
-        kept = self._path.with_name(f"{self._path.name}.kept")
+        """Replaces the file by one without the errors, in one step: a run that ends before it changes nothing."""
+        real = self._path.resolve()
+        kept, name = tempfile.mkstemp(prefix=f"{real.name}.", dir=real.parent)
         try:
-            with self._path.open("rb") as file, kept.open("xb") as copy:
-                copy.writelines(
-                    text
-                    for number, text in enumerate(file, 1)
-                    if text.endswith(b"\n") and not self._read(number, text)[2]
-                )
-            os.replace(kept, self._path)
+            with self._path.open("rb") as file, open(kept, "wb") as copy:
+                whole = ((number, text) for number, text in enumerate(file, 1) if text.endswith(b"\n"))
+                copy.writelines(text for number, text in whole if not self._read(number, text)[2])
+            shutil.copymode(real, name)
+            self._replace(name, real)
         except OSError as error:
-            raise SourceError(f"cannot write {kept}: {error.strerror}") from error
+            raise SourceError(f"cannot write {name}: {error.strerror}") from error
         finally:
-            kept.unlink(missing_ok=True)
-        os.close(self._file)
-        self._file = self._opened(True)
-        self._lock()
+            Path(name).unlink(missing_ok=True)
+
+    def _replace(self, name: str, real: Path) -> None:
+        """Puts another file in the place of this one, locked before anybody can see it where the system allows that."""
+        if sys.platform == "win32":  # an open file cannot be replaced
+            os.close(self._file)
+            os.replace(name, real)
+            self._file = os.open(real, _FLAGS)
+            self._lock()
+        else:
+            other = os.open(name, _FLAGS)
+            _lock(other)
+            os.replace(name, real)
+            os.close(self._file)
+            self._file = other
 
     def _scan(self) -> int:
         """Reads the results in the file; returns where its last whole line ends."""

@@ -25,7 +25,7 @@ Reasoning is dim on a terminal, and never part of piped text. --think requests i
 
 With --json each event is a line: {{"type": "text", "text": "..."}}, and an answer ends with
 {{"type": "completion", ...}} or {{"type": "error", "error": "TimedOut", "message": "...", "completion": ...}}, whose
-"completion" is the answer so far, or null.
+"completion" is the answer so far, or null. With --schema an answer that is no JSON ends with exit code 1.
 
 examples:
   svir chat "Why is the sky blue?"
@@ -67,7 +67,7 @@ def add(commands: command.Commands, /) -> None:
             metavar="FILE",
             help=f"{description}; may be repeated",
         )
-    parser.add_argument("--fit", type=command.count, metavar="N", help="scale images to N pixels (svir[photos])")
+    parser.add_argument("--fit", type=command.pixels, metavar="N", help="scale images to N pixels (svir[photos])")
     target.add_options(parser)
     parser.add_argument("-m", "--model", help="the model's id, as the server lists it (default: $OPENAI_MODEL)")
     parser.add_argument("-s", "--system", metavar="TEXT", help="a system message before the question")
@@ -107,7 +107,10 @@ def _run(arguments: argparse.Namespace, writer: page.Writer) -> int:
             return Conversation(send, writer, messages, attachments).run()
         with send([*messages, user(question, *attachments)]) as stream:
             writer.show(stream)
-            return page.report(stream.completion)
+            code = page.report(stream.completion)
+            if arguments.schema is not None and code == exits.ANSWERED:
+                stream.completion.parse(Any)
+            return code
 
 
 def _send(client: Client, options: dict[str, Any], messages: list[dict[str, Any]]) -> Stream:
@@ -129,10 +132,10 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _find_question(arguments: argparse.Namespace) -> None:
-    """A question behind `--image a.jpg b.jpg` was taken for one more file: it is none that exists."""
+    """A question behind `--image a.jpg b.jpg` was taken for one more file: it has blanks, and is none that exists."""
     if arguments.question is None and len(arguments.attachments) > 1:
         _, name = arguments.attachments[-1]
-        if name != "-" and not name.lower().startswith(("http://", "https://")) and not Path(name).exists():
+        if " " in name and not Path(name).exists():
             arguments.question = name
             arguments.attachments = arguments.attachments[:-1]
 

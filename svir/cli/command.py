@@ -33,6 +33,11 @@ def count(text: str, /) -> int:
     return int(text)
 
 
+def pixels(text: str, /) -> int | None:
+    """The longer side of a photo, as an argument; 0 for photos as they are."""
+    return None if text == "0" else count(text)
+
+
 def port(text: str, /) -> int:
     """A port, as an argument; 0 for any that is free."""
     if not text.isascii() or not text.isdigit() or int(text) > 65535:

@@ -76,7 +76,7 @@ class Conversation:
         if self._last is None:
             terminal.note("nothing was asked yet")
             return
-        if self._messages and self._messages[-2] is self._last:
+        if self._messages[-2:-1] == [self._last]:
             del self._messages[-2:]
         self._ask(self._last)
 

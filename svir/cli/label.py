@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import structs
 
-from .. import Image, OutputError, user
+from .. import Image, OutputError, RequestError, user
 from ..batches import Row
 from . import batch, command, schemas, terminal
 from .batch_format import LabelForm
@@ -18,13 +18,16 @@ from .batch_input import Line
 
 _FIT = 1568
 """Pixels of the longer side: what most models look at, and a fiftieth of the bytes of a phone's photo."""
+_AUTOMATIC = -1
+_TAKEN = {"file", "error"}
 _PROMPT = "Look at the photo and fill in the form."
 
 _EPILOG = """\
 A line of output for each photo, in the order of the answers:
   {"file": "a.jpg", "name": "...", "age": 3}
 or, where it failed, {"file": "a.jpg", "error": {"code": "...", "message": "..."}}. A run that ended early continues
-with --resume, also when there are more photos meanwhile; --retry-errors asks again for those that failed.
+with --resume, also when there are more photos meanwhile; --retry-errors asks again for those that failed. Rows that are
+there stay as they are, whatever schema and prompt they came from.
 
 Photos are scaled to --fit pixels where Pillow is there (pip install 'svir[photos]'); --fit 0 sends them as they are.
 
@@ -38,6 +41,7 @@ exit codes:
   2    the command is wrong, or a file cannot be read or written
   3    no connection, or a time limit passed
   130  interrupted (Ctrl-C)
+  141  the output was closed by its reader
 """
 
 
@@ -54,7 +58,13 @@ def add(commands: command.Commands, /) -> None:
     parser.add_argument("folder", type=Path, help="the folder of the photos")
     parser.add_argument("--prompt", default=_PROMPT, metavar="TEXT", help=f"default: {_PROMPT}")
     parser.add_argument("--schema", required=True, help=schemas.HELP)
-    parser.add_argument("--fit", type=int, metavar="N", help=f"pixels of the longer side (default: {_FIT})")
+    parser.add_argument(
+        "--fit",
+        type=command.pixels,
+        default=_AUTOMATIC,
+        metavar="N",
+        help=f"pixels of the longer side (default: {_FIT})",
+    )
     batch.add_options(parser)
     parser.add_argument("-m", "--model", help="the model's id (default: $OPENAI_MODEL)")
     parser.add_argument("--no-think-tags", action="store_true", help="treat <think> in the text as text")
@@ -63,6 +73,8 @@ def add(commands: command.Commands, /) -> None:
 def run(arguments: argparse.Namespace, /) -> int:
     """Labels the photos that have no row yet, and returns the exit code."""
     format = schemas.response_format(arguments.schema)
+    if taken := _TAKEN & format["json_schema"]["schema"].get("properties", {}).keys():
+        raise RequestError(f"a row has fields of these names already, which the schema cannot have: {', '.join(taken)}")
     photos = command.photos_in(arguments.folder)
     lines = _lines(photos, arguments.prompt, _fit(arguments.fit), format)
     size = sum(path.stat().st_size for path in photos)
@@ -79,9 +91,12 @@ def _read(row: Row) -> Row:
 
 
 def _fit(given: int | None) -> int | None:
-    if given is None and importlib.util.find_spec("PIL") is None:
+    if given != _AUTOMATIC:
+        return given
+    if importlib.util.find_spec("PIL") is None:
         terminal.note("photos go as they are; pip install 'svir[photos]' to have them scaled")
-    return given or (None if given == 0 or importlib.util.find_spec("PIL") is None else _FIT)
+        return None
+    return _FIT
 
 
 def _lines(photos: list[Path], prompt: str, fit: int | None, format: dict[str, Any]) -> Iterator[Line]:

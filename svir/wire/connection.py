@@ -1,7 +1,7 @@
 r"""One connection, to the server or to the proxy before it, under the deadline of the call that uses it.
 
     open --> head, write, write, ... --> response, receive, ... --> kept by the pool --> take --> head, ...
-                                                               \\-> closed
+                                                               \-> closed
 
 urllib3 makes it (TCP, TLS, CONNECT, proxies). svir has its socket from the moment it is made, so that one rule of time
 and cancellation covers every wait, and sends and reads by itself: head and body of a small request leave as one, and a

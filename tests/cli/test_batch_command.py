@@ -481,7 +481,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, b"")
-    assert err.decode() == f"svir: 1 results are in {tmp_path / 'out.jsonl'}; pass --resume to continue\n"
+    assert err.decode() == f"svir: results in {tmp_path / 'out.jsonl'}: 1; pass --resume to continue\n"
 
 
 # Lazily, and at whose pace
@@ -529,7 +529,7 @@ def test_a_server_that_is_away_leaves_nothing_behind_that_resume_would_skip(tmp_
     done = run(tmp_path, url, "--attempts", "1")
     assert (done.returncode, (tmp_path / "out.jsonl").read_bytes()) == (3, b"")
     assert "Connection refused" in done.stderr
-    assert "0 results are in" in done.stderr
+    assert "out.jsonl: 0; pass --resume" in done.stderr
     with ReplayServer(echo) as server:
         assert run(tmp_path, server, "--resume").returncode == 0
     assert by_id(tmp_path).keys() == {"a", "b", "c"}
@@ -660,3 +660,14 @@ def test_a_form_is_asked_for_where_a_line_has_none(tmp_path: Path) -> None:
         assert run(tmp_path, server, "--schema", "name").returncode == 0
     forms = {question(request): json.loads(request.body)["response_format"] for request in server.requests}
     assert (forms["a"]["json_schema"]["schema"]["required"], forms["b"]) == (["name"], own)
+
+
+@pytest.mark.parametrize("option", ["--resume", "--retry-errors"])
+def test_only_a_file_can_be_continued(option: str, tmp_path: Path) -> None:
+    written(tmp_path, line("a"))
+    with ReplayServer(echo) as server:
+        arguments = command(tmp_path, server, option)
+        arguments[arguments.index("-o") + 1] = "-"
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, env=environment())
+    assert "-o - writes none" in done.stderr
+    assert (done.returncode, server.requests) == (2, [])

@@ -88,6 +88,15 @@ def test_a_question_behind_the_images_is_still_the_question(tmp_path: Path) -> N
     assert (text["text"], image["type"]) == ("What is this?", "image_url")
 
 
+def test_a_last_image_that_is_not_there_is_no_question(tmp_path: Path) -> None:
+    photo = tmp_path / "a.png"
+    photo.write_bytes(PHOTO)
+    with ReplayServer(HELLO) as server:
+        done = run("chat", "hi", "--url", server.url, "--image", str(photo), str(tmp_path / "missing.png"))
+    assert "missing.png" in complaint(done)
+    assert (done.returncode, server.requests) == (2, [])
+
+
 def test_images_are_scaled_when_asked(tmp_path: Path) -> None:
     photo = tmp_path / "a.png"
     Pillow.new("RGB", (400, 200)).save(photo)
@@ -155,6 +164,13 @@ def test_an_answer_of_a_form_is_json_on_standard_output() -> None:
     assert sent(server)["response_format"] == schemas.response_format("name")
 
 
+def test_an_answer_of_a_form_that_is_no_json_is_a_failure() -> None:
+    with ReplayServer(HELLO) as server:
+        done = run("chat", "Who?", "--url", server.url, "--schema", "name")
+    assert (done.stdout, done.returncode) == ("Hello\n", 1)
+    assert "JSON is malformed" in complaint(done)
+
+
 # The prompt
 
 
@@ -174,6 +190,21 @@ def test_a_conversation_asks_again_and_ends_by_command() -> None:
         terminal.wait()
     assert terminal.exitstatus == 0
     assert [json.loads(request.body)["messages"] for request in server.requests] == [[svir.user("hi")]] * 2
+
+
+def test_a_first_question_that_failed_can_be_asked_again_behind_a_system_message() -> None:
+    answers = iter([Answer.json({"error": {"message": "no"}}, status=404), stream({"content": "two"})])
+    with ReplayServer(lambda request: next(answers)) as server:
+        terminal = in_terminal("chat", "--url", server.url, "-s", "Be brief.")
+        terminal.expect("> ")
+        terminal.sendline("hi")
+        terminal.expect("without this question")
+        terminal.sendline("/retry")
+        terminal.expect("two")
+        terminal.sendline("/exit")
+        terminal.wait()
+    wanted = [svir.system("Be brief."), svir.user("hi")]
+    assert [json.loads(request.body)["messages"] for request in server.requests] == [wanted] * 2
 
 
 # Exit codes, and lists

@@ -126,3 +126,27 @@ def test_only_a_run_that_continues_can_ask_for_its_errors_again(folder: Path) ->
         done = label(folder, server, "--retry-errors")
     assert "pass --resume beside it" in complaint(done)
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("field", ["file", "error int"])
+def test_a_field_that_a_row_has_already_is_refused(folder: Path, field: str) -> None:
+    with ReplayServer(seen) as server:
+        done = run("label", str(folder), "--schema", field, "-o", str(folder / "out.jsonl"), "--url", server.url)
+    assert "a row has fields of these names already" in complaint(done)
+    assert (done.returncode, server.requests) == (2, [])
+
+
+@pytest.mark.unix("links and modes")
+def test_errors_are_taken_out_behind_a_link_and_nothing_else_changes(folder: Path) -> None:
+    real = folder / "real.jsonl"
+    real.write_text('{"file":"a.png","title":"kept","people":1}\n{"file":"b.png","error":{"code":"x","message":"y"}}\n')
+    real.chmod(0o600)
+    (folder / "out.jsonl").symlink_to(real)
+    (folder / "real.jsonl.kept").write_text("mine")
+    with ReplayServer(seen) as server:
+        assert label(folder, server, "--fit", "0", "--resume", "--retry-errors").returncode == 0
+    assert (folder / "out.jsonl").is_symlink()
+    assert (real.stat().st_mode & 0o777, (folder / "real.jsonl.kept").read_text()) == (0o600, "mine")
+    found = rows(real)
+    assert (found["a.png"]["title"], sorted(found)) == ("kept", ["a.png", "b.png", "c.jpg"])
+    assert sorted(path.name for path in folder.glob("real*")) == ["real.jsonl", "real.jsonl.kept"]
