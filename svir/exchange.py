@@ -266,7 +266,7 @@ class Exchange:
         self._clean(error)
         self._report(error, again=False)
 
-    def given_up(self) -> None:
+    def abandoned(self) -> None:
         """The caller reads no further: what is whole counts as an answer, anything else as given up."""
         self.leave()
         if not self._unreported:
@@ -421,7 +421,7 @@ class Exchange:
     def _again(self, error: SvirError) -> None:
         """Waits until the request may be sent again; raises the error when it may not."""
         self._clean(error)
-        if self._leaner(error):
+        if self._without_refused(error):
             self._report(error, again=True)
             return
         if self._stale and not self._repeated and isinstance(error, ConnectError):
@@ -436,7 +436,7 @@ class Exchange:
         self._report(error, again=True)
         self._deadline.sleep(wait, self._settings.sleep)
 
-    def _leaner(self, error: SvirError) -> bool:
+    def _without_refused(self, error: SvirError) -> bool:
         """Leaves out the optional fields that a rejection is about, each once; returns whether there were any.
 
         That is no retry: nothing was generated for a request that was rejected as a whole.

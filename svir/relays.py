@@ -100,7 +100,7 @@ class Relay:
                     yield block
         except SvirError as error:
             self.error = error
-            yield _event({"error": _told(error)})
+            yield _event({"error": _error_object(error)})
         else:
             yield _DONE
 
@@ -273,7 +273,7 @@ def _event(data: dict[str, Any]) -> bytes:
     return b"data: " + encoded + b"\n\n"
 
 
-def _told(error: SvirError) -> dict[str, Any]:
+def _error_object(error: SvirError) -> dict[str, Any]:
     """An error object in the server's words."""
     status = getattr(error, "status", None)
     said = getattr(error, "message", "")

@@ -193,7 +193,7 @@ class Stream:
         except ValueError:  # another thread is in there: it is woken, and ends the call
             self._exchange.interrupt()
         else:
-            self._exchange.given_up()
+            self._exchange.abandoned()
 
     def __enter__(self) -> Stream:
         return self

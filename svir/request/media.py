@@ -373,11 +373,11 @@ def media_type(head: bytes, family: str, /) -> str | None:
         family: "image", "audio" or "video", as what it is sent: a container that may hold either is taken for that.
             The answer is of another family when the bytes are.
     """
-    type = _told(head)
+    type = _sniffed(head)
     return _SOUND_IN.get(type, type) if type and family == "audio" else type
 
 
-def _told(head: bytes) -> str | None:
+def _sniffed(head: bytes) -> str | None:
     for magic, type in _MAGIC:
         if head.startswith(magic):
             return type

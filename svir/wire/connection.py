@@ -65,7 +65,7 @@ _OPTIONS = [*_DEFAULTS, *_PROBES, *_PROMPT]
 # While a request waits to be taken, an end is a reset: a server that does not read would notice no other, and the
 # kernel would keep what is unsent for minutes. On or off, and seconds: two ints, on Windows two shorts.
 _LINGER = (socket.SOL_SOCKET, socket.SO_LINGER)
-_HARD, _SOFT = (struct.pack("hh" if sys.platform == "win32" else "ii", on, 0) for on in (1, 0))
+_RESETTING, _GRACEFUL = (struct.pack("hh" if sys.platform == "win32" else "ii", on, 0) for on in (1, 0))
 _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _AT_ONCE = 2 * 65_483
@@ -84,7 +84,7 @@ _MEMORY = 60.0
 """Seconds until such an address is as good as any other again."""
 
 
-class Silent:
+class UnresponsiveAddresses:
     """Addresses that did not answer, for a minute.
 
     Of several of one host they are tried last, so that only the first connection waits for them.
@@ -130,21 +130,23 @@ class Connection(HTTPConnection):
     deadline: Deadline
     reused: bool = False
     answered: bool = False
-    _standing = False
+    _is_connected = False
     _unsent: bytes = b""
     """The head of the request, until a block goes with it."""
     _untouched = False
     """Whether the connection was kept, and nothing of the request has been sent on it yet."""
     _whole = False
     """Whether the whole request was sent, as far as it was to be."""
-    _hard = False
+    _resets_on_close = False
     _early: Head | None = None
     _in_body = False
     _set: float | None = -1.0
     """The timeout that the socket has."""
     _refusal: Refusal | None = None
 
-    def __init__(self, host: str, port: int, /, *, silent: Silent, way: str = "", **options: Any) -> None:
+    def __init__(
+        self, host: str, port: int, /, *, silent: UnresponsiveAddresses, way: str = "", **options: Any
+    ) -> None:
         super().__init__(host, port, **options)
         self._silent = silent
         self._way = way
@@ -172,7 +174,7 @@ class Connection(HTTPConnection):
             self.close()
             raise
         else:
-            self._standing = True
+            self._is_connected = True
             return
         self.close()
         if isinstance(failure, ConnectError | TimedOut):
@@ -217,7 +219,7 @@ class Connection(HTTPConnection):
                 if error.errno in _SILENT:
                     self._silent.add(address)
             else:
-                self._ear = _ear(sock)
+                self._poller = _poller(sock)
                 return sock
         raise ConnectError(f"no connection to {self.host}:{self.port}: {words_of(failure)}") from failure
 
@@ -242,7 +244,7 @@ class Connection(HTTPConnection):
         Whatever does, the end of the connection mostly, is no answer, since nothing was asked (RFC 9112, 9.2). A ticket
         of TLS is nothing.
         """
-        if not self._ear.poll(0):
+        if not self._poller.poll(0):
             return True
         try:
             self._timed(0.0)
@@ -287,7 +289,7 @@ class Connection(HTTPConnection):
             return bool(self._sent(head + block))
         if head and not self._sent(head):
             return False
-        return not self._heard() and bool(self._sent(block))
+        return not self._has_early_answer() and bool(self._sent(block))
 
     def _sent(self: Any, data: bytes) -> bool:
         try:
@@ -306,12 +308,12 @@ class Connection(HTTPConnection):
         self._linger(hard=False)
 
     def _linger(self: Any, *, hard: bool) -> None:
-        if hard is not self._hard:
+        if hard is not self._resets_on_close:
             try:
-                self._innermost().setsockopt(*_LINGER, _HARD if hard else _SOFT)
+                self._innermost().setsockopt(*_LINGER, _RESETTING if hard else _GRACEFUL)
             except OSError:  # the other side has gone: macOS refuses any option then
                 return
-            self._hard = hard
+            self._resets_on_close = hard
 
     def _send_all(self: Any, data: bytes) -> bool:
         self._moved()
@@ -332,7 +334,7 @@ class Connection(HTTPConnection):
             except _LATER as later:
                 self._linger(hard=True)
                 self._wait(writing=not isinstance(later, ssl.SSLWantReadError))
-            if rest and self._heard():
+            if rest and self._has_early_answer():
                 return False
         return True
 
@@ -344,7 +346,7 @@ class Connection(HTTPConnection):
 
     def _moved(self) -> None:
         """The limit of a send runs anew, unless what is sent asks a proxy for a tunnel, which is part of connecting."""
-        if self._standing:
+        if self._is_connected:
             self.deadline.enter("send", self.deadline.timeout.idle)
 
     def _send_inside(self: Any, data: bytes) -> bool:
@@ -366,12 +368,12 @@ class Connection(HTTPConnection):
             self._moved()
         return True
 
-    def _heard(self: Any) -> bool:
+    def _has_early_answer(self: Any) -> bool:
         """Whether the server answers, or leaves, while it should be listening.
 
         What it says is kept. Inside of TLS nobody can look without waiting: what came may be a ticket.
         """
-        if not isinstance(self.sock, socket.socket) or not self._ear.poll(0):
+        if not isinstance(self.sock, socket.socket) or not self._poller.poll(0):
             return False
         try:
             said = self.sock.recv(BLOCK)
@@ -380,7 +382,7 @@ class Connection(HTTPConnection):
         except OSError:
             self._forget()
             return True
-        if not said or not self._standing:
+        if not said or not self._is_connected:
             return True
         self.answered = True
         if self._early is None:
@@ -671,19 +673,19 @@ class _Patient:
             raise
 
 
-def _ear(sock: socket.socket) -> Any:
+def _poller(sock: socket.socket) -> Any:
     """What listens to a connection.
 
     It is made once: that takes three times as long as to listen, which is done for each block.
     """
     if not hasattr(select, "poll"):
-        return _Ear(sock)
+        return _Poller(sock)
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return poll
 
 
-class _Ear:
+class _Poller:
     """The same where there is no `poll` (Windows)."""
 
     def __init__(self, sock: socket.socket) -> None:

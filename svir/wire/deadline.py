@@ -126,7 +126,7 @@ class Deadline:
         with contextlib.suppress(ValueError):
             self._sockets.remove(sock)
 
-    def let_go(self) -> bool:
+    def release(self) -> bool:
         """Drops all sockets, so that nothing ends the next call on a connection in place of this one.
 
         Returns whether nobody may have shut them down.

@@ -22,7 +22,7 @@ from ..errors import SvirError
 from ..settings import Limits
 from .address import Address
 from .certificates import verifying
-from .connection import Connection, Silent, TLSConnection
+from .connection import Connection, TLSConnection, UnresponsiveAddresses
 from .deadline import Deadline, forks
 from .framing import is_packed
 from .headers import conceal, secrets
@@ -61,7 +61,7 @@ class Pool:
         self._forwarded = proxy.headers if proxy is not None and address.forwarded else {}
         self._tls = ssl_context or (verifying() if address.encrypted else None)
         self._idle: list[Connection] = []
-        self._silent = Silent(clock)
+        self._silent = UnresponsiveAddresses(clock)
         self._users: set[int] = set()
         """The clients that share it, by `id`: to hold them would keep them alive."""
         self._forks = forks()
@@ -89,7 +89,7 @@ class Pool:
         while (kept := self._kept()) is not None:
             if kept.take(deadline):
                 return kept
-            deadline.let_go()
+            deadline.release()
             kept.close()
         connection = self._new()
         connection.open(deadline, self._place)

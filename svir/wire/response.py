@@ -261,7 +261,7 @@ class Response:
             self._drain(connection.deadline, seconds)
         # What came behind the end would be read as the next answer.
         clean = body.over and body.announced and body.broken is None and not body.rest
-        if clean and self._persists and connection.deadline.let_go():
+        if clean and self._persists and connection.deadline.release():
             self._connection = None
             self._pool.keep(connection)
 

@@ -193,7 +193,7 @@ def test_a_conversation_asks_again_and_ends_by_command() -> None:
 
 
 def test_a_first_question_that_failed_can_be_asked_again_behind_a_system_message() -> None:
-    answers = iter([Answer.json({"error": {"message": "no"}}, status=404), stream({"content": "two"})])
+    answers: Any = iter([Answer.json({"error": {"message": "no"}}, status=404), stream({"content": "two"})])
     with ReplayServer(lambda request: next(answers)) as server:
         terminal = in_terminal("chat", "--url", server.url, "-s", "Be brief.")
         terminal.expect("> ")

@@ -43,7 +43,7 @@ def test_an_address_that_does_not_answer_is_waited_for_by_the_first_connection_o
 def test_silent_addresses_are_tried_last_and_in_their_order() -> None:
     now = 0.0
     found: list[Any] = [(0, 0, 0, "", address) for address in "abcd"]
-    silent = connections.Silent(lambda: now)
+    silent = connections.UnresponsiveAddresses(lambda: now)
     silent.add("a")
     now = 30.0
     silent.add("c")

@@ -123,8 +123,8 @@ def test_a_send_that_moves_is_let_go_on_however_long_its_block_takes() -> None:
     near, far = socket.socketpair()
     with ThreadPoolExecutor(1) as pool, near, far:
         near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        connection = connections.Connection("127.0.0.1", 80, silent=connections.Silent(time.monotonic))
-        connection.sock, connection._standing, connection._ear = near, True, connections._ear(near)
+        connection = connections.Connection("127.0.0.1", 80, silent=connections.UnresponsiveAddresses(time.monotonic))
+        connection.sock, connection._is_connected, connection._poller = near, True, connections._poller(near)
         connection.deadline = Deadline(svir.Timeout(idle=1.0), None, clock)
         taken = pool.submit(lambda: sum(iter(lambda: len(far.recv(2048)), 0)))
         assert connection.write(bytes(2_000_000))
@@ -263,7 +263,7 @@ class Broken:
 
 
 def test_a_connection_that_the_kernel_gives_up_is_no_limit_of_ours() -> None:
-    connection = connections.Connection("127.0.0.1", 80, silent=connections.Silent(time.monotonic))
+    connection = connections.Connection("127.0.0.1", 80, silent=connections.UnresponsiveAddresses(time.monotonic))
     connection.sock, connection._in_body = Broken(), True  # type: ignore[assignment]
     connection.deadline = Deadline(svir.Timeout())
     with pytest.raises(svir.TruncatedError, match="the answer broke off: Connection timed out"):
