@@ -7,6 +7,7 @@ judges the JSON: what closes is decoded, and the whole answer is, by the rules o
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from . import schema
-from .errors import OutputError, RequestError, clip
+from .errors import OutputError, RequestError, SvirError, clip
 from .events import Completion, Event, Text, misfit
 
 if TYPE_CHECKING:
@@ -50,13 +51,23 @@ class Items(Generic[T]):
     def __init__(self, stream: Stream, type: Any, /) -> None:
         self._stream = stream
         self._items = _items(stream, type)
+        self._failure: SvirError | None = None
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
-        item: T = next(self._items)
-        return item
+        try:
+            item: T = next(self._items)
+        except StopIteration:
+            if self._failure is None:
+                raise
+        except SvirError as error:
+            self._failure = copy.copy(error)
+            raise
+        else:
+            return item
+        raise copy.copy(self._failure)  # a second loop must not look like a whole list
 
     @property
     def completion(self) -> Completion:

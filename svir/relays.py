@@ -20,7 +20,7 @@ import msgspec
 from .answer import carriers
 from .errors import ConnectError, RequestError, SourceError, SvirError
 from .events import Completion, Event, FilterReport, Progress, Reasoning, Refusal, Text, ToolCallDelta
-from .stream import Stream, turn_of
+from .stream import Stream, interrupt, turn_of
 
 _DONE = b"data: [DONE]\n\n"
 _KEEP_ALIVE = b": keep-alive\n\n"
@@ -60,28 +60,33 @@ def relay(stream: Stream, /, *, include_usage: bool = True, keepalive: float | N
 class Relay:
     """What `svir.relay` returns: an iterator of bytes and a context manager.
 
+    One that is dropped ends its answer as well.
+
     Attributes:
         error: the failure that ended the answer, `None` before it and where there was none.
     """
 
     def __init__(self, stream: Stream, include_usage: bool, keepalive: float | None, /) -> None:
-        self.error: SvirError | None = None
         self._stream = stream
-        self._include_usage = include_usage
-        self._is_closed = False
-        self._blocks = self._relayed() if keepalive is None else self._kept_alive(keepalive)
+        self._answer = _Answer(stream, include_usage)
+        self._blocks = self._answer.blocks() if keepalive is None else self._answer.kept_alive(keepalive)
+
+    @property
+    def error(self) -> SvirError | None:
+        """The failure that ended the answer, `None` before it and where there was none."""
+        return self._answer.error
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
-        if self._is_closed:
+        if self._answer.is_closed:
             raise StopIteration
         return next(self._blocks)
 
     def close(self) -> None:
         """Ends the answer, and its connection if it is not complete. From any thread, and as often as you like."""
-        self._is_closed = True
+        self._answer.is_closed = True
         self._stream.close()
 
     def __enter__(self) -> Relay:
@@ -92,10 +97,25 @@ class Relay:
     ) -> None:
         self.close()
 
-    def _relayed(self) -> Generator[bytes, None, None]:
-        writer = _Writer(self._stream, include_usage=self._include_usage)
+    def __del__(self) -> None:
+        if (answer := vars(self).get("_answer")) is not None and answer.is_pumped:
+            answer.is_closed = True
+            interrupt(answer.stream)
+
+
+class _Answer:
+    """What a relay passes on. The thread of its keep-alives has this, and not the relay, which may be dropped."""
+
+    def __init__(self, stream: Stream, include_usage: bool) -> None:
+        self.stream = stream
+        self.error: SvirError | None = None
+        self.is_closed = self.is_pumped = False
+        self._include_usage = include_usage
+
+    def blocks(self) -> Generator[bytes, None, None]:
+        writer = _Writer(self.stream, include_usage=self._include_usage)
         try:
-            for event in self._stream:
+            for event in self.stream:
                 if block := writer.written(event):
                     yield block
         except SvirError as error:
@@ -104,8 +124,9 @@ class Relay:
         else:
             yield _DONE
 
-    def _kept_alive(self, seconds: float) -> Generator[bytes, None, None]:
+    def kept_alive(self, seconds: float) -> Generator[bytes, None, None]:
         blocks: Queue[bytes | BaseException | None] = Queue(1)
+        self.is_pumped = True
         threading.Thread(target=self._pump, args=(blocks,), name="svir-relay", daemon=True).start()
         while True:
             try:
@@ -120,13 +141,13 @@ class Relay:
 
     def _pump(self, blocks: Queue[bytes | BaseException | None]) -> None:
         def put(block: bytes | BaseException | None) -> None:
-            while not self._is_closed:
+            while not self.is_closed:
                 with suppress(Full):
                     blocks.put(block, timeout=_LOOK)
                     break
 
         try:
-            for block in self._relayed():
+            for block in self.blocks():
                 put(block)
             put(None)
         except BaseException as error:

@@ -229,6 +229,11 @@ class Pieces(Generic[T]):
         self._stream.close()
 
 
+def interrupt(stream: Stream, /) -> None:
+    """Ends the wait of whoever reads the stream; also from a finalizer."""
+    stream._exchange.interrupt()  # noqa: SLF001 - within this file
+
+
 def turn_of(stream: Stream, /) -> Turn:
     """What a stream's answer is made of as it grows."""
     return stream._exchange.reader.turn  # noqa: SLF001 - within this file

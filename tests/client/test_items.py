@@ -109,6 +109,15 @@ def test_the_form_of_the_answer_may_be_the_callers_own() -> None:
     assert msgspec.json.decode(server.requests[0].body)["response_format"] == form
 
 
+def test_a_second_loop_over_items_that_failed_is_no_whole_list() -> None:
+    for text in ('[1, "two"]', "[1, 2"):
+        with ReplayServer(pieces(text)) as server, svir.Client(server.url) as client:
+            items = client.items(int, "Which?")
+            for _ in range(3):
+                with pytest.raises(svir.OutputError):
+                    list(items)
+
+
 def test_an_item_of_another_shape_ends_the_answer() -> None:
     with failing([Take(), stream_of("[1, "), Stall()]) as (client, server):
         with pytest.raises(svir.OutputError):

@@ -10,7 +10,7 @@ import msgspec
 import openai
 import pytest
 from answers import DONE, HELLO, chunk
-from faulty import OPENED, failing, framed, stream_of
+from faulty import OPENED, failing, framed, nothing_left_behind, stream_of
 from observed import cases, is_stream, name_of
 from waits import once_it_waits
 
@@ -200,6 +200,21 @@ def test_another_thread_may_close_it_while_it_waits() -> None:
         with once_it_waits(relay.close):
             list(relay)
         assert server.wait_closed(1)
+
+
+def test_one_that_is_dropped_ends_its_answer_and_its_thread() -> None:
+    """As frameworks do that close nothing when their client has gone."""
+    for read in (0, 1):
+        with failing([Take(), stream_of("a"), Stall()]) as (client, server), nothing_left_behind():
+            relay = svir.relay(client.stream("hi"), keepalive=60.0)
+            for _ in range(read):
+                next(relay)
+            if not read:
+                with pytest.warns(ResourceWarning, match="never read"):
+                    del relay
+            else:
+                del relay
+            assert server.wait_closed(1)
 
 
 def test_comments_keep_the_connection_while_nothing_comes() -> None:
