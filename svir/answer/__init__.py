@@ -63,7 +63,7 @@ def read(blocks: Iterable[bytes], /, *, framed: bool = True, **how: Unpack[Readi
         how: `strict`, `think_tags`, `limits` and `tap`, as for `svir.Client` and its `stream`.
 
     Yields:
-        What `svir.Stream` does, the `Completion` last.
+        What `svir.Stream` does, the `Completion` last. `blocks` is not closed: that is for who opened the response.
 
     Raises:
         StreamError: as the iteration of a `svir.Stream`; what `blocks` raises comes out as it is.
