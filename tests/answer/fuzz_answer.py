@@ -21,6 +21,8 @@ with atheris.instrument_imports(include=["svir"]):
     import svir.answer.calls
     import svir.answer.models
 
+sys.path.append(str(Path(__file__).parent.parent / "support"))
+
 import bodies
 import properties
 
