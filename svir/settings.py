@@ -113,7 +113,7 @@ def _check_number(name: str, value: Any, expected: str) -> None:
 
 
 def check_argument(name: str, value: object, /) -> None:
-    """Whether an argument of a client is of its type.
+    """Checks that an argument of a client is of its type.
 
     No value is in any message but a plain number's, which shows what was meant.
 
