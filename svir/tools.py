@@ -148,14 +148,14 @@ class Tool:
     ) -> None:
         if not callable(function):
             raise RequestError(f"expected a function as a tool, got {function.__class__.__name__}")
-        self.function = function
-        self.name = checked_name(str(getattr(function, "__name__", "")) if name is None else name)
+        self.function: Callable[..., Any] = function
+        self.name: str = checked_name(str(getattr(function, "__name__", "")) if name is None else name)
         for kind, is_kind in _KINDS.items():
             if is_kind(function) or is_kind(type(function).__call__):
                 raise RequestError(f"expected a plain function as tool {self.name!r}, got {kind}")
         summary, documented = _documented(_docstring(function))
-        self.description = summary if description is None else description
-        self.strict = strict
+        self.description: str = summary if description is None else description
+        self.strict: bool = strict
         self._arguments: Any = dict
         own = _signature(function, self.name, needed=parameters is None)
         self._for_call = [

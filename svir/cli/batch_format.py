@@ -49,7 +49,7 @@ class BatchForm:
     Source: OpenAI's API reference, "The request output object" of the batch API. `repairs` and `partial` are svir's.
     """
 
-    beginning = b'{"id":"%b' % _ID.encode()
+    beginning: bytes = b'{"id":"%b' % _ID.encode()
 
     def document(self, line: Line, row: Row, /) -> dict[str, Any]:
         response = error = None
@@ -75,7 +75,7 @@ class BatchForm:
 class LabelForm:
     """The name of a photo, and the values that the model gave it, or an error."""
 
-    beginning = b'{"file":"'
+    beginning: bytes = b'{"file":"'
 
     def document(self, line: Line, row: Row, /) -> dict[str, Any]:
         labelled: dict[str, Any] = {"file": line.custom_id}
